@@ -129,9 +129,9 @@ fn describe(path: &str, operation: &mut Operation, changes: bool) {
     if operation.request_body.is_some() {
         kinds.extend([Kind::TooLarge, Kind::MediaType, Kind::Slow]);
     }
-    // What is cached can be asked of a running volume only.
-    let of_the_cache = path.ends_with("/why") || path.ends_with("/map") || path.ends_with("/verify");
-    if changes || of_the_cache {
+    // What is cached, and what is watched, can be asked of a running volume only.
+    let of_what_runs = ["/why", "/map", "/verify", "/analyses/{name}", "/streams"].iter().any(|end| path.ends_with(end));
+    if changes || of_what_runs {
         kinds.push(Kind::Conflict);
     }
     if changes {
