@@ -8,12 +8,12 @@ const READS_MIN: u64 = 100;
 /// See the module.
 pub struct ReadTime {
     stat: PathBuf,
-    /// At its beginning.
-    begun: Count,
+    /// At its beginning, if that could be read.
+    begun: Option<Count>,
 }
 
 /// Reads that were completed, and the milliseconds that they took together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Count {
     reads: u64,
     took_ms: u64,
@@ -26,15 +26,15 @@ impl ReadTime {
     }
 
     fn at(stat: PathBuf) -> ReadTime {
-        let begun = count(&stat).unwrap_or_default();
+        let begun = count(&stat);
         ReadTime { stat, begun }
     }
 
-    /// The mean since it began, in microseconds; `None` after too few reads, or if the device is gone.
+    /// The mean since it began, in microseconds; `None` after too few reads, if the device is gone, or if the kernel does not count.
     pub fn mean_us(&self) -> Option<f64> {
-        let now = count(&self.stat)?;
-        let reads = now.reads.checked_sub(self.begun.reads).filter(|reads| *reads >= READS_MIN)?;
-        let took_ms = now.took_ms.checked_sub(self.begun.took_ms)?;
+        let (begun, now) = (self.begun?, count(&self.stat)?);
+        let reads = now.reads.checked_sub(begun.reads).filter(|reads| *reads >= READS_MIN)?;
+        let took_ms = now.took_ms.checked_sub(begun.took_ms)?;
         Some(took_ms as f64 * 1000.0 / reads as f64)
     }
 }
@@ -65,6 +65,9 @@ mod tests {
         assert_eq!(time.mean_us(), None, "too few");
         tell(1200, 6600);
         assert_eq!(time.mean_us(), Some(8000.0));
+        let blind = ReadTime::at(directory.path().join("nothing"));
+        std::fs::copy(&stat, &blind.stat).expect("it is written");
+        assert_eq!(blind.mean_us(), None, "what came before it began is not its mean");
         // The device went, and another took its place.
         tell(10, 20);
         assert_eq!(time.mean_us(), None);
