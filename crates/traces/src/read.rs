@@ -11,10 +11,12 @@
 mod blkparse;
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use types::{BLOCK_BYTES, SECTOR_BYTES};
 
+/// Bytes of a trace at most, decompressed: it is held in memory, and so are its requests, of 32 bytes each.
+const BYTES_MAX: u64 = 4 << 30;
 /// Bytes of a `.vscsi` record.
 const VSCSI_RECORD_BYTES: usize = 32;
 /// SCSI READ(6), (10), (12), (16).
@@ -56,6 +58,12 @@ pub enum TraceError {
         path: PathBuf,
         /// What the decoder says.
         reason: String,
+    },
+    /// It takes too much memory.
+    #[error("trace {path} has more than 4 GiB, decompressed: cut it into shorter ones, of some hours each")]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
     },
     /// The name does not tell the format.
     #[error("trace {path} has an unknown format; names end in .vscsi, .lis, .trace, .csv or .blkparse, and .zst if compressed")]
@@ -107,17 +115,26 @@ pub fn read_file(path: &Path) -> Result<Vec<TraceRequest>, TraceError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (plain_name, compressed) = name.strip_suffix(".zst").map_or((name, false), |name| (name, true));
     let format = Format::of_name(plain_name).ok_or_else(|| TraceError::UnknownFormat { path: path.into() })?;
-    let bytes = fs::read(path).map_err(|source| TraceError::Read { path: path.into(), source })?;
-    let bytes =
-        if compressed { decompress(&bytes).map_err(|reason| TraceError::Compression { path: path.into(), reason })? } else { bytes };
+    let file = fs::File::open(path).map_err(|source| TraceError::Read { path: path.into(), source })?;
+    let bytes = if compressed {
+        decompress(BufReader::new(file), BYTES_MAX).map_err(|reason| TraceError::Compression { path: path.into(), reason })?
+    } else {
+        at_most(file, BYTES_MAX).map_err(|source| TraceError::Read { path: path.into(), source })?
+    };
+    let bytes = bytes.ok_or_else(|| TraceError::TooLarge { path: path.into() })?;
     parse(format, &bytes)
 }
 
-fn decompress(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut plain = Vec::new();
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).map_err(|error| error.to_string())?;
-    decoder.read_to_end(&mut plain).map_err(|error| error.to_string())?;
-    Ok(plain)
+/// What there is to read; `None` if it is more than `bytes_max`.
+fn at_most(from: impl Read, bytes_max: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    from.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
+}
+
+fn decompress(from: impl Read, bytes_max: u64) -> Result<Option<Vec<u8>>, String> {
+    let decoder = ruzstd::decoding::StreamingDecoder::new(from).map_err(|error| error.to_string())?;
+    at_most(decoder, bytes_max).map_err(|error| error.to_string())
 }
 
 /// Reads a trace from memory.
@@ -218,6 +235,22 @@ mod tests {
 
     fn read(disk: u16, time_ns: u64, offset_bytes: u64, length_bytes: u64) -> TraceRequest {
         TraceRequest { time_ns, disk, offset_bytes, length_bytes, write: false }
+    }
+
+    #[test]
+    fn more_than_may_be_is_not_taken_into_memory() {
+        assert_eq!(at_most(&b"12345"[..], 5).expect("bytes"), Some(b"12345".to_vec()));
+        assert_eq!(at_most(std::io::repeat(b'x'), 5).expect("bytes"), None);
+        let large = zstd_of_zeroes();
+        assert_eq!(decompress(&large[..], 1 << 17), Ok(Some(vec![0; 1 << 17])));
+        assert_eq!(decompress(&large[..], (1 << 17) - 1), Ok(None));
+    }
+
+    /// 128 KiB of zeroes: a frame with one block that repeats a byte.
+    fn zstd_of_zeroes() -> Vec<u8> {
+        let block: u32 = 1 | 1 << 1 | (1 << 17) << 3;
+        // The magic; a window of 128 KiB and no length; the block.
+        [&0xfd2f_b528_u32.to_le_bytes()[..], &[0, 7 << 3], &block.to_le_bytes()[..3], &[0]].concat()
     }
 
     #[test]
