@@ -79,8 +79,12 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
     spawn("names", move || {
         let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
         while !named.is_stopping() {
-            named.renew_policies();
-            if !named.discover_due() {
+            // What is read was written by clients. A fault at it is told by the log; the volume is not looked at again, and the others are.
+            let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                named.renew_policies();
+                named.discover_due()
+            }));
+            if !looked.unwrap_or(false) {
                 std::thread::sleep(NAMES_EVERY);
             }
         }

@@ -25,7 +25,12 @@ impl Manager {
         self.events().note(Severity::Info, object.0, format!("{} begun (job {})", kind.word(), job.id()));
         let (watched, manager, object) = (job.clone(), self.clone(), object.0.to_string());
         let spawned = std::thread::Builder::new().name(format!("job-{}", job.id())).spawn(move || {
-            let result = work(&watched);
+            // A fault in hearth ends this job, and nothing waits for it for ever.
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&watched)));
+            let result = done.unwrap_or_else(|_| {
+                let problem = format!("the {} stopped at a fault in hearth, which the log of the daemon tells", kind.word());
+                Err(ControlError::Job(problem, "report it with that log".into()))
+            });
             drop(claim);
             let severity = if result.is_ok() { Severity::Info } else { Severity::Warning };
             let outcome = result.as_ref().map_or_else(ToString::to_string, |()| "done".into());
