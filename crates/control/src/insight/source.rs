@@ -318,6 +318,7 @@ impl Source {
             SourceOf::Volume { .. } | SourceOf::Left(_) => {}
             SourceOf::Device(_) if self.ended => {}
             SourceOf::Device(device) => {
+                device.read_time.look();
                 let mut seen = locked(&device.shared.seen);
                 let (samples, removed) = seen.tap.take();
                 let step = Step {
