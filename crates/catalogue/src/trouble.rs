@@ -67,6 +67,10 @@ impl Trouble {
                 format!("the client cannot use the login file: {told}"),
                 format!("write a connection service file with a service [hearth] into {file}"),
             ),
+            (Reason::Refused, Engine::Postgres) if asks_the_system(&told) => (
+                format!("the server asks the operating system for this user, and not for a password: {told}"),
+                "write a line \"local all USER scram-sha-256\" above the others into its pg_hba.conf, and reload it".to_owned(),
+            ),
             (Reason::Refused, _) => {
                 (format!("the server does not let the login in: {told}"), format!("correct user and password in {file}"))
             }
@@ -85,6 +89,11 @@ impl Trouble {
         };
         Trouble { reason, problem, remedy }
     }
+}
+
+/// Whether a server of PostgreSQL looked for a user of the system by that name, as installed.
+fn asks_the_system(told: &str) -> bool {
+    ["Peer authentication", "Ident authentication"].iter().any(|words| told.contains(words))
 }
 
 /// What a client said, as one short line without control characters: the line of the error, where
@@ -154,6 +163,8 @@ mod tests {
         check(Postgres, "psql: error: definition of service \"hearth\" not found\n", Reason::LoginFile, "definition of service");
         let wrong = "psql: error: connection to server failed: FATAL:  password authentication failed for user \"u\"\n";
         check(Postgres, wrong, Reason::Refused, "password authentication failed");
+        let peer = "psql: error: connection to server failed: FATAL:  Peer authentication failed for user \"hearth\"\n";
+        check(Postgres, peer, Reason::Refused, "asks the operating system");
         check(Postgres, "psql: error: connection failed: fe_sendauth: no password supplied", Reason::Refused, "no password");
         check(Postgres, "ERROR:  permission denied for table x", Reason::Denied, "permission denied");
         check(Postgres, "", Reason::Ended, "it said nothing");

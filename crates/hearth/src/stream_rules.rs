@@ -50,7 +50,8 @@ fn stream_rules(told: &StreamRules) -> String {
     if !told.rules.iter().any(|rule| rule.id.is_some() && rule.subject != "client") {
         // A tap there costs time of each request, also of those that RAM answers.
         text += "On volumes those for processes are not asked yet, as each request must be seen on its way in for that: they are once a rule of \
-                 your own names a process or control group, for instance `hearth stream rule add --process restic --class backup`.\n";
+                 your own names a process, a session or a control group, for instance \
+                 `hearth stream rule add --process restic --class backup`, or a database there is connected.\n";
     }
     for sentence in &told.unseen {
         text += &format!("Who asks cannot be seen on {sentence}\n");
