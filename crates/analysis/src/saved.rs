@@ -27,8 +27,8 @@ pub const NOTE_BYTES_MAX: usize = 64 << 10;
 /// The longest watch with its note, in bytes. With as many uses as may be kept it takes a little
 /// more than 4 MiB.
 pub const BYTES_MAX: usize = 6 << 20;
-/// No count is larger. So that what is added to it later does not overflow.
-const COUNT_MAX: u64 = 1 << 60;
+/// No count is larger. So that neither what is added to it later overflows nor its bytes, of blocks.
+const COUNT_MAX: u64 = 1 << 50;
 
 /// Why bytes are no watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

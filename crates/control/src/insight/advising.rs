@@ -152,7 +152,7 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
     let told = |(percent, (_, needed)): (&f64, &(f64, Result<Needed, Untold>))| target(*percent, needed, window_ms, writes_leave);
     let targets: Vec<TargetView> = percent.iter().zip(&found.needed).map(told).collect();
     let more = found.now.as_ref().map_or_else(Vec::new, |now| more_of(now, |ssd_bytes| point_at(&found.curve, ssd_bytes)));
-    let scanned_bytes = watch.totals().scanned_blocks * BLOCK_BYTES;
+    let scanned_bytes = watch.totals().scanned_blocks.saturating_mul(BLOCK_BYTES);
     let sentences = sentences(&found, &targets, &more, watch, asked);
     AdviceView {
         id: 0,
@@ -342,7 +342,7 @@ fn sentences(found: &Answer, targets: &[TargetView], more: &[AdvicePoint], watch
         told.push("What content locality saves is not known here, and counted as nothing.".into());
     }
     if scans > 0 && !asked.with_backups {
-        told.push(format!("Left out: {} read by scans and backups.", human::bytes(scans * BLOCK_BYTES)));
+        told.push(format!("Left out: {} read by scans and backups.", human::bytes(scans.saturating_mul(BLOCK_BYTES))));
     }
     if targets.iter().any(|target| target.read_us.is_some()) {
         told.extend(told_assumed(asked));

@@ -17,24 +17,37 @@ const ENTRIES_MAX: usize = 4096;
 pub struct Files {
     directory: PathBuf,
     there: BTreeSet<Key>,
+    /// Of these a file was set aside.
+    aside: BTreeSet<Key>,
+}
+
+/// Why there is no content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It is not what was written, in words.
+    Wrong(String),
+    /// It cannot be read now, in words: there may be nothing wrong with it.
+    Now(String),
 }
 
 impl Files {
     /// Those below a state directory. Nothing is made before something is written.
     pub fn open(state_directory: &Path) -> Files {
         let directory = state_directory.join(DIRECTORY);
-        let mut there = BTreeSet::new();
+        let (mut there, mut aside) = (BTreeSet::new(), BTreeSet::new());
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten().take(ENTRIES_MAX) {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             if let Some(key) = Key::of_file(name) {
                 there.insert(key);
+            } else if let Some(key) = name.strip_suffix(".damaged").and_then(Key::of_file) {
+                aside.insert(key);
             } else if name.strip_suffix(".new").and_then(Key::of_file).is_some() {
                 // A write that was cut short.
                 drop(std::fs::remove_file(entry.path()));
             }
         }
-        Files { directory, there }
+        Files { directory, there, aside }
     }
 
     /// Whose there are.
@@ -42,11 +55,16 @@ impl Files {
         self.there.iter()
     }
 
+    /// The same, and those of which a file was set aside.
+    pub fn all_keys(&self) -> impl Iterator<Item = &Key> {
+        self.there.union(&self.aside)
+    }
+
     /// The content of a watch's file; `None` if there is none.
     ///
     /// # Errors
-    /// In words.
-    pub fn read(&self, key: &Key) -> Result<Option<Vec<u8>>, String> {
+    /// [`Unread`].
+    pub fn read(&self, key: &Key) -> Result<Option<Vec<u8>>, Unread> {
         if !self.there.contains(key) {
             return Ok(None);
         }
@@ -65,7 +83,8 @@ impl Files {
         };
         match read() {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            other => other.map_err(|error| error.to_string()),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(Unread::Wrong(error.to_string())),
+            other => other.map_err(|error| Unread::Now(error.to_string())),
         }
     }
 
@@ -80,16 +99,21 @@ impl Files {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
             file.write_all(bytes)?;
             file.sync_all()?;
-            std::fs::rename(&fresh, &path)?;
-            File::open(&self.directory)?.sync_all()
+            std::fs::rename(&fresh, &path)
         };
-        let written = write().map_err(|error| format!("{} cannot be written ({error})", path.display()));
-        match &written {
-            Ok(()) => drop(self.there.insert(key.clone())),
+        let mut written = write();
+        if written.is_ok() {
+            self.there.insert(key.clone());
+            written = self.sync();
+        } else {
             // What there is of it takes room where there may be none.
-            Err(_) => drop(std::fs::remove_file(&fresh)),
+            drop(std::fs::remove_file(&fresh));
         }
-        written
+        written.map_err(|error| format!("{} cannot be written ({error})", path.display()))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
     }
 
     /// Renames a watch's file, so that it is not read again, in place of an earlier one. Where it is now, in words.
@@ -97,29 +121,35 @@ impl Files {
         let path = self.path(key);
         let aside = self.directory.join(format!("{}.damaged", key.file_name()));
         self.there.remove(key);
+        self.aside.insert(key.clone());
         match std::fs::rename(&path, &aside) {
             Ok(()) => format!("the file was renamed to {}", aside.display()),
             Err(error) => format!("{} cannot be renamed ({error})", path.display()),
         }
     }
 
-    /// Removes what there is of a watch.
-    pub fn remove(&mut self, key: &Key) {
-        if self.there.remove(key)
-            && let Err(error) = std::fs::remove_file(self.path(key)).or_else(|error| gone(&error).ok_or(error))
-        {
-            tracing::warn!("{} cannot be removed: {error}", self.path(key).display());
+    /// Removes what there is of a watch, durably. Whether there was something.
+    pub fn remove(&mut self, key: &Key) -> bool {
+        let aside = self.directory.join(format!("{}.damaged", key.file_name()));
+        let paths = [self.there.remove(key).then(|| self.path(key)), self.aside.remove(key).then_some(aside)];
+        let mut was_there = false;
+        for path in paths.into_iter().flatten() {
+            match std::fs::remove_file(&path) {
+                Ok(()) => was_there = true,
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => tracing::warn!("{} cannot be removed: {error}", path.display()),
+            }
         }
-        drop(std::fs::remove_file(self.directory.join(format!("{}.damaged", key.file_name()))));
+        // Or it would be back, and watch again, after a power failure.
+        if was_there && let Err(error) = self.sync() {
+            tracing::warn!("{} cannot be synced: {error}", self.directory.display());
+        }
+        was_there
     }
 
     fn path(&self, key: &Key) -> PathBuf {
         self.directory.join(key.file_name())
     }
-}
-
-fn gone(error: &io::Error) -> Option<()> {
-    (error.kind() == ErrorKind::NotFound).then_some(())
 }
 
 #[cfg(test)]
@@ -150,8 +180,10 @@ mod tests {
         assert_eq!(std::fs::read_dir(&files.directory).expect("it is there").count(), 2);
         assert!(files.set_aside(&one).contains(".damaged"));
         assert_eq!((files.read(&one), files.keys().count()), (Ok(None), 0));
+        let mut files = Files::open(place.path());
+        assert_eq!(files.all_keys().collect::<Vec<_>>(), [&one], "what was set aside is to go some time");
         files.write(&one, b"anew").expect("room");
-        files.remove(&one);
+        assert!(files.remove(&one) && !files.remove(&one));
         assert_eq!(std::fs::read_dir(&files.directory).expect("it is there").count(), 1, "what others put there stays");
     }
 
@@ -163,10 +195,10 @@ mod tests {
         files.write(&key, b"x").expect("room");
         let path = files.path(&key);
         OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(1 << 40)).expect("a hole");
-        assert!(files.read(&key).is_err_and(|problem| problem.contains("more than")));
+        assert!(files.read(&key).is_err_and(|why| matches!(why, Unread::Wrong(problem) if problem.contains("more than"))));
         std::fs::remove_file(&path).expect("ours");
         std::os::unix::fs::symlink("/dev/zero", &path).expect("room");
-        assert!(files.read(&key).is_err_and(|problem| problem.contains("not a file")));
+        assert!(files.read(&key).is_err_and(|why| matches!(why, Unread::Wrong(problem) if problem.contains("not a file"))));
         std::fs::remove_file(&path).expect("ours");
         assert_eq!(files.read(&key), Ok(None), "somebody removed it");
         std::fs::create_dir(&path).expect("room");

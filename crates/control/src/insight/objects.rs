@@ -79,6 +79,8 @@ pub struct Objects {
     counted: Uses,
     /// Of all blocks, but for sequential streams.
     read: Uses,
+    /// Since when it is counted: each time that it begins anew, this is another.
+    window: Arc<()>,
     shares: Shares,
     looked: Looked,
     contradictions: u64,
@@ -197,6 +199,12 @@ impl Objects {
     pub fn restart(&mut self) {
         self.uses.clear();
         (self.others, self.unknown, self.counted, self.read) = Default::default();
+        self.window = Arc::default();
+    }
+
+    /// The window that is counted in: the same one as long as counting goes on.
+    pub fn window(&self) -> &Arc<()> {
+        &self.window
     }
 
     /// What was read since counting began, but for sequential streams.
@@ -647,7 +655,10 @@ mod tests {
         objects.count(samples.iter(), 2.0);
         assert_eq!((objects.read().read_blocks, objects.read().hit_blocks), (8.0, 4.0));
         assert_eq!(objects.unknown().1, Uses::default(), "nothing was found yet");
+        let before = Arc::clone(objects.window());
+        assert!(Arc::ptr_eq(objects.window(), &before));
         objects.restart();
         assert_eq!(objects.read(), Uses::default());
+        assert!(!Arc::ptr_eq(objects.window(), &before) && !Arc::ptr_eq(Objects::default().window(), &before));
     }
 }

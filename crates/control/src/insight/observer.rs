@@ -1,9 +1,11 @@
 //! The watches, and the step that feeds them once a second.
 
+mod advised;
 mod asking;
 mod looks;
 mod saving;
 
+pub use advised::Came;
 pub use looks::{Look, LookedAt};
 pub use saving::Known;
 
@@ -16,7 +18,7 @@ use super::source::Source;
 use super::watched::{Step, Watched, writes_in};
 use super::witness::Witness;
 use super::{now_ms, unix_ms};
-use crate::api::{AdviceView, AnalysisView, StreamView};
+use crate::api::{AnalysisView, StreamView};
 use crate::datapath::Tapped;
 use crate::error::ControlError;
 use crate::uuid::Uuid;
@@ -34,8 +36,6 @@ use types::{BLOCK_BYTES, Mode};
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// Longest time that is given to an analysis: 31 days.
 pub const FOR_MS_MAX: u64 = 31 * DAY_MS;
-/// Advice that is kept to be looked at again.
-const ADVICE_MAX: usize = 64;
 /// Analyses there may be.
 const ANALYSES_MAX: usize = 64;
 
@@ -119,8 +119,10 @@ pub struct Insight {
     analyses: BTreeMap<String, Analysis>,
     /// Blocks used, by reactor and volume number, as they were told last.
     used: BTreeMap<(usize, u32), Used>,
-    advice: BTreeMap<u64, Kept>,
+    advice: BTreeMap<u64, advised::Kept>,
     next_advice: u64,
+    /// The state has known a volume.
+    had_volumes: bool,
     /// What is to be told as events: of what, and a sentence.
     told: Vec<(String, String)>,
     /// The user's rules for streams, and with those that come with hearth.
@@ -222,6 +224,8 @@ impl Insight {
     }
 
     fn take_steps(&mut self, steps: &BTreeMap<u32, Step>, now_ms: u64) {
+        let is_old = |one: &OfVolume| one.watched.watch().load(true).window_ms() > DAY_MS;
+        let limits = if self.volumes.values().any(is_old) { self.limits(0) } else { None };
         for (name, volume) in &mut self.volumes {
             let Some(step) = steps.get(&volume.reference.number()) else { continue };
             let objects = &volume.objects;
@@ -229,8 +233,8 @@ impl Insight {
             volume.objects.learn(&step.sights);
             let weight = 1.0 / (step.below as f64 / u64::MAX as f64).max(1e-9);
             volume.objects.count(step.samples.iter().map(|(sample, _)| sample), weight);
-            if volume.watched.watch().load(true).window_ms() > DAY_MS {
-                volume.watched.restart(now_ms);
+            if is_old(volume) {
+                volume.watched.restart(now_ms, limits);
                 volume.objects.restart();
             }
             let mut below = volume.watched.watch().below();
@@ -432,11 +436,11 @@ impl Insight {
             since_unix_s: (source != "trace").then_some(watched.since_unix_ms() / 1000),
             away_ms: if source == "trace" { 0 } else { watched.away_ms() },
             window_ms: load.window_ms(),
-            read_bytes: totals.read_blocks * BLOCK_BYTES,
-            scanned_bytes: totals.scanned_blocks * BLOCK_BYTES,
-            written_bytes: totals.written_blocks * BLOCK_BYTES,
+            read_bytes: totals.read_blocks.saturating_mul(BLOCK_BYTES),
+            scanned_bytes: totals.scanned_blocks.saturating_mul(BLOCK_BYTES),
+            written_bytes: totals.written_blocks.saturating_mul(BLOCK_BYTES),
             // Whether it was read or written first: what was written and then read is no first read.
-            touched_bytes: (load.stack().lines() as f64 / load.stack().rate()) as u64 * BLOCK_BYTES,
+            touched_bytes: ((load.stack().lines() as f64 / load.stack().rate()) as u64).saturating_mul(BLOCK_BYTES),
             sampled_share: load.stack().rate(),
             lost_requests: watched.lost_requests(),
             memory_bytes: watch.limits().bytes(),
@@ -499,91 +503,10 @@ impl Insight {
         self.watched(&load.name).map(|watched| watched.watch().clone())
     }
 
-    /// Keeps advice, under the number that it gets.
-    pub fn keep(&mut self, mut advice: AdviceView) -> AdviceView {
-        self.next_advice += 1;
-        advice.id = self.next_advice;
-        let since = self.volume_of(&advice.name).and_then(|volume| self.since(&volume));
-        self.advice.insert(advice.id, Kept { advice: advice.clone(), since });
-        while self.advice.len() > ADVICE_MAX {
-            self.advice.pop_first();
-        }
-        advice
-    }
-
-    /// Advice that was given.
-    pub fn advice(&self, id: u64) -> Option<&AdviceView> {
-        self.advice.get(&id).map(|kept| &kept.advice)
-    }
-
     /// The volume that a load is of.
     pub fn volume_of(&self, load: &str) -> Option<String> {
         self.loads(Some(load)).into_iter().find(|known| known.name == load)?.volume
     }
-
-    /// What was read of a volume until now.
-    fn since(&self, volume: &str) -> Option<Since> {
-        let known = self.volumes.get(volume)?;
-        let load = known.watched.watch().load(false);
-        let read = known.objects.read();
-        let first_blocks = load.profile().first_references();
-        Some(Since {
-            at_ms: now_ms(),
-            window_ms: load.window_ms(),
-            read_blocks: read.read_blocks,
-            hit_blocks: read.hit_blocks,
-            first_blocks,
-        })
-    }
-
-    /// From now on what comes is compared with the advice's forecast.
-    pub fn advice_counts_from_now(&mut self, id: u64) {
-        let since = self.advice.get(&id).and_then(|kept| self.volume_of(&kept.advice.name)).and_then(|volume| self.since(&volume));
-        if let Some(kept) = self.advice.get_mut(&id) {
-            kept.since = since;
-        }
-    }
-
-    /// What came since the advice was given, or applied; `None`: the volume is not watched any more, or its window began anew.
-    pub fn came_of(&self, id: u64) -> Option<Came> {
-        let kept = self.advice.get(&id)?;
-        let then = kept.since.as_ref()?;
-        let now = self.since(&self.volume_of(&kept.advice.name)?)?;
-        if now.window_ms < then.window_ms || now.read_blocks < then.read_blocks {
-            return None;
-        }
-        Some(Came {
-            window_ms: now.at_ms.saturating_sub(then.at_ms),
-            again_blocks: now.read_blocks - then.read_blocks - (now.first_blocks - then.first_blocks).max(0.0),
-            hit_blocks: now.hit_blocks - then.hit_blocks,
-        })
-    }
-}
-
-/// Advice that was given, and what had been read by then.
-struct Kept {
-    advice: AdviceView,
-    since: Option<Since>,
-}
-
-/// What had been read of a volume at some time, in its window.
-struct Since {
-    at_ms: u64,
-    window_ms: u64,
-    read_blocks: f64,
-    hit_blocks: f64,
-    first_blocks: f64,
-}
-
-/// What was read of a volume in some time.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Came {
-    /// How long.
-    pub window_ms: u64,
-    /// Blocks read that had been used before.
-    pub again_blocks: f64,
-    /// Blocks read that the cache answered.
-    pub hit_blocks: f64,
 }
 
 /// A load that can be advised on.

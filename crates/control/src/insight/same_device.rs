@@ -24,7 +24,8 @@ pub fn difference(before: &BackingIdentity, now: &BackingIdentity) -> Option<Str
     match recognise::hardware(&before.fixed, &now.fixed) {
         Match::Other(why) => Some(why),
         Match::Same if is >= was => None,
-        Match::Unknown if is == was || was == 0 => None,
+        Match::Unknown if is == was && was > 0 => None,
+        Match::Unknown if was == 0 => Some("it has no name, and its size was not known".into()),
         Match::Same | Match::Unknown => sizes(),
     }
 }
@@ -46,5 +47,6 @@ mod tests {
         assert!(difference(&named("a", 10), &named("b", 10)).is_some_and(|why| why.contains("its wwid was a and is now b")));
         assert_eq!(difference(&nameless(10), &nameless(10)), None);
         assert!(difference(&nameless(10), &nameless(20)).is_some());
+        assert!(difference(&nameless(0), &nameless(20)).is_some_and(|why| why.contains("not known")));
     }
 }

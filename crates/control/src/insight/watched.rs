@@ -174,9 +174,14 @@ impl Watched {
         self.now_ms = self.now_ms.max(now_ms);
     }
 
-    /// The window begins anew.
-    pub fn restart(&mut self, now_ms: u64) {
-        self.watch.restart(now_ms);
+    /// The window begins anew; with a larger sample, if these limits have room for one.
+    pub fn restart(&mut self, now_ms: u64, limits: Option<Limits>) {
+        let had = self.watch.limits();
+        match limits.filter(|limits| limits.lines > had.lines || limits.uses > had.uses) {
+            // A watch only shrinks: there was less memory for it, and its sample stayed small.
+            Some(limits) => self.watch = Watch::new(now_ms, self.watch.writes(), limits),
+            None => self.watch.restart(now_ms),
+        }
         self.lost_requests = 0;
         (self.since_unix_ms, self.away_ms) = (unix_ms(), 0);
     }
@@ -299,6 +304,19 @@ mod tests {
     use types::ObjectId;
 
     /// Whoever reads one file of 4 MiB after the other is a backup by the third, if it is known where files begin.
+    #[test]
+    fn a_sample_that_was_made_small_grows_where_the_window_begins_anew() {
+        let of = |lines| Limits { lines, uses: 10 * lines };
+        let mut watched = Watched::new(0, Writes::Refresh, of(1000));
+        watched.watch_mut().shrink(of(100));
+        for limits in [None, Some(of(50))] {
+            watched.restart(1, limits);
+            assert_eq!(watched.watch().limits(), of(100));
+        }
+        watched.restart(2, Some(of(1000)));
+        assert_eq!((watched.watch().limits(), watched.watch().load(true).window_ms()), (of(1000), 0));
+    }
+
     #[test]
     fn reads_of_whole_objects_are_a_backup_where_objects_are_known() {
         const FILE_BYTES: u64 = 4 << 20;

@@ -31,7 +31,8 @@ impl Manager {
                 self.object_set(&set)?;
             }
         }
-        let mut to_do = to_do(&advice);
+        let size_bytes = advice.pool.as_ref().and_then(|pool| self.memory().pools.get(pool).map(|live| live.size_bytes));
+        let mut to_do = to_do(&advice, size_bytes.unwrap_or(0));
         let mut preload = None;
         if !no_preload {
             // What is a policy already is done: a busy volume takes nothing of that back.
@@ -55,12 +56,18 @@ impl Manager {
         let came = self.insight().came_of(id);
         let measured = came.filter(|came| came.again_blocks >= AGAIN_MIN);
         let measured_percent = measured.map(|came| rounded((came.hit_blocks / came.again_blocks).min(1.0) * 100.0));
-        let now = advice.now.as_ref();
+        let is_for_another = self.insight().is_for_another(id);
+        let now = advice.now.as_ref().filter(|_| !is_for_another);
         let error_points = now.zip(measured_percent).map(|(now, measured)| rounded(now.hits_percent - measured));
         let mut sentences = Vec::new();
         match (now, came) {
+            (None, _) if is_for_another => sentences.push(
+                "This advice is for another SSD, or with backups let in, and what comes says nothing of that: ask anew with \
+                 `hearth advise`, without --budget and --with-backups."
+                    .into(),
+            ),
             (None, _) => sentences.push("This advice told no hits for the SSD that there is: ask anew with `hearth advise`.".into()),
-            (_, None) => sentences.push("The volume was started anew, or a day has passed: ask anew with `hearth advise`.".into()),
+            (_, None) => sentences.push("What is watched of the volume began anew since, as it does after a day, or when the volume is started: ask anew with `hearth advise`.".into()),
             (_, Some(came)) if measured.is_none() => sentences.push(format!(
                 "Too little was read since then: {:.0} of {AGAIN_MIN:.0} blocks that were used before.",
                 came.again_blocks.max(0.0)
@@ -109,9 +116,8 @@ impl Manager {
     }
 }
 
-/// What is left to people.
-fn to_do(advice: &AdviceView) -> Vec<String> {
-    let now_bytes = advice.now.as_ref().map_or(0, |now| now.ssd_bytes);
+/// What is left to people, with a pool of so many bytes.
+fn to_do(advice: &AdviceView, now_bytes: u64) -> Vec<String> {
     let larger = advice.targets.iter().filter(|target| target.ssd_bytes.is_some_and(|bytes| bytes > now_bytes && now_bytes > 0));
     let told = larger.map(|target| {
         format!("For {} % of hits the pool's SSD must be {} large.", target.hits_percent, human::bytes(target.ssd_bytes.unwrap_or(0)))

@@ -157,9 +157,9 @@ impl Manager {
 
     pub(super) fn analysis_forget(&self, name: &str) -> Result<(), ControlError> {
         self.refuse_unnamed(name)?;
-        self.insight().forget(name)?;
-        self.forget_watch(name);
-        Ok(())
+        let known = self.insight().forget(name);
+        // One that did not go on after a restart has a file only.
+        if self.forget_watch(name) { Ok(()) } else { known }
     }
 
     /// The watch of a volume has no end of its own.
@@ -225,11 +225,11 @@ impl Manager {
             let mut advice = advise(load, &watch, &asked);
             self.add_state(load, &asked, &mut advice);
             self.add_objects(load, &watch, &mut advice);
-            told.push(self.insight().keep(advice));
+            told.push(self.insight().keep(advice, asked.is_budget));
         }
         // The whole comes first: it is what was asked about.
         if let Some(whole) = self.advise_pool(&loads, ask, &figures) {
-            told.insert(0, self.insight().keep(whole));
+            told.insert(0, self.insight().keep(whole, ask.budget_bytes.is_some()));
         }
         Ok(told)
     }

@@ -5,13 +5,17 @@
 
 use super::Manager;
 use crate::api::Severity;
-use crate::insight::files::Files;
+use crate::insight::files::{Files, Unread};
 use crate::insight::saved::{Key, Saved};
 use crate::insight::{DeviceAsked, Known, Source, now_ms, same_device};
 use crate::uuid::Uuid;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// After a write that failed.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// The files, once they are used.
 #[derive(Default)]
@@ -19,8 +23,8 @@ pub(super) struct Watches {
     files: Option<Files>,
     /// The state has known a volume: what it does not know is gone, and not lost with a damaged state.
     had_volumes: bool,
-    /// The last write has failed, and that was told.
-    failing: bool,
+    /// The last write has failed, which was told, and it is not tried again sooner.
+    again: Option<Instant>,
 }
 
 impl Manager {
@@ -38,7 +42,10 @@ impl Manager {
             let Some(saved) = self.read_watch(files, &key, name, "start it again") else { continue };
             let resumed = self.insight().resume(saved);
             if let Err(problem) = resumed {
-                let told = format!("this analysis does not go on after the restart: {problem}; what it has learned stays in its file");
+                let told = format!(
+                    "this analysis does not go on after the restart: {problem}; what it has learned stays in its file until \
+                     `hearth analysis forget {name}`"
+                );
                 self.events().note(Severity::Warning, name, told);
             }
         }
@@ -46,13 +53,23 @@ impl Manager {
 
     /// What was saved of it. What is not that is told, and set aside.
     fn read_watch(&self, files: &mut Files, key: &Key, object: &str, remedy: &str) -> Option<Saved> {
-        let read = files.read(key).and_then(|bytes| bytes.map(|bytes| Saved::from_bytes(&bytes, key, now_ms())).transpose());
-        read.unwrap_or_else(|problem| {
-            let aside = files.set_aside(key);
-            let told = format!("what was learned of this load before the restart cannot be read ({problem}): {remedy}; {aside}");
-            self.events().note(Severity::Warning, object, told);
-            None
-        })
+        let wrong = match files.read(key) {
+            Ok(None) => return None,
+            Ok(Some(bytes)) => match Saved::from_bytes(&bytes, key, now_ms()) {
+                Ok(saved) => return Some(saved),
+                Err(problem) => problem,
+            },
+            Err(Unread::Wrong(problem)) => problem,
+            Err(Unread::Now(problem)) => {
+                let told = format!("what was learned of this load before the restart cannot be read now ({problem}): {remedy}");
+                self.events().note(Severity::Warning, object, told);
+                return None;
+            }
+        };
+        let aside = files.set_aside(key);
+        let told = format!("what was learned of this load before the restart cannot be read ({wrong}): {remedy}; {aside}");
+        self.events().note(Severity::Warning, object, told);
+        None
     }
 
     /// What was saved of volumes that have come.
@@ -99,19 +116,27 @@ impl Manager {
         let volumes: BTreeMap<Uuid, String> = self.memory().state.volumes.iter().map(|volume| (volume.uuid, volume.name.clone())).collect();
         watches.had_volumes |= !volumes.is_empty();
         let is_gone = |key: &&Key| matches!(key, Key::Volume(uuid) if !volumes.contains_key(uuid));
-        let gone: Vec<Key> = files.keys().filter(is_gone).filter(|_| watches.had_volumes).cloned().collect();
-        gone.iter().for_each(|key| files.remove(key));
+        let gone: Vec<Key> = files.all_keys().filter(is_gone).filter(|_| watches.had_volumes).cloned().collect();
+        for key in &gone {
+            files.remove(key);
+        }
+        if !at_end && watches.again.is_some_and(|again| Instant::now() < again) {
+            return;
+        }
         let due = self.insight().to_save(at_end);
         for key in due.iter().filter(|key| !is_gone(key)) {
-            let Some(saved) = self.insight().take_to_save(key) else { continue };
+            let Some((saved, copied)) = self.insight().copy_to_save(key) else { continue };
             match files.write(key, &saved.to_bytes()) {
-                Ok(()) => watches.failing = false,
+                Ok(()) => {
+                    watches.again = None;
+                    self.insight().was_saved(key, copied);
+                }
                 Err(problem) => {
                     let object = match key {
                         Key::Volume(uuid) => &volumes[uuid],
                         Key::Analysis(name) => name,
                     };
-                    if !std::mem::replace(&mut watches.failing, true) {
+                    if watches.again.replace(Instant::now() + AGAIN).is_none() {
                         let told = format!("what is learned of this load would not survive a restart: {problem}; free some space");
                         self.events().note(Severity::Warning, object, told);
                     }
@@ -120,11 +145,9 @@ impl Manager {
         }
     }
 
-    /// An analysis was forgotten.
-    pub(super) fn forget_watch(&self, analysis: &str) {
-        if let Some(files) = &mut self.watches().files {
-            files.remove(&Key::Analysis(analysis.into()));
-        }
+    /// An analysis was forgotten. Whether there was a file of it.
+    pub(super) fn forget_watch(&self, analysis: &str) -> bool {
+        self.watches().files.as_mut().is_some_and(|files| files.remove(&Key::Analysis(analysis.into())))
     }
 
     /// Tries to watch the devices again that analyses watched before the restart. Whether some are still to be tried.
@@ -252,6 +275,42 @@ mod tests {
         carry_out(&manager, Action::VolumeRemove { name: "v".into(), drop_dirty: false }).expect("nothing is dirty");
         manager.save_watches();
         assert!(names_in(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_once_there_is_room() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (manager, uuid) = manager_in(directory.path());
+        // A file in the place of the directory stands for a disk that is full.
+        std::fs::write(directory.path().join("insight"), "").expect("room");
+        manager.insight().begin("week", Source::volume_of("v", uuid), Mode::WriteThrough, None).expect("room");
+        for _ in 0..3 {
+            manager.save_watches();
+        }
+        assert!(matches!(&warnings(&manager)[..], [one] if one.contains("free some space")), "{:?}", warnings(&manager));
+        manager.handle(Action::AnalysisStop { name: "week".into() }).expect("it is there");
+        manager.save_watches();
+        std::fs::remove_file(directory.path().join("insight")).expect("ours");
+        manager.watches().again = None;
+        manager.save_watches();
+        let (after, _) = manager_in(directory.path());
+        let Ok(Answer::Analysis(view)) = after.handle(Action::AnalysisShow { name: "week".into() }) else { panic!("it is not there") };
+        assert_eq!((view.state.as_str(), view.problem), ("ended", None), "it was stopped");
+    }
+
+    #[test]
+    fn an_analysis_that_does_not_go_on_can_be_forgotten() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (manager, uuid) = manager_in(directory.path());
+        manager.insight().begin("week", Source::volume_of("v", uuid), Mode::WriteThrough, None).expect("room");
+        manager.save_watches();
+        let small = started(&world());
+        small.set_insight(InsightOptions { memory_bytes: 1 << 10, ..InsightOptions::default() });
+        small.open_watches(directory.path());
+        assert!(matches!(&warnings(&small)[..], [one] if one.contains("`hearth analysis forget week`")), "{:?}", warnings(&small));
+        small.handle(Action::AnalysisForget { name: "week".into() }).expect("there is a file of it");
+        assert!(names_in(directory.path()).is_empty());
+        small.handle(Action::AnalysisForget { name: "week".into() }).expect_err("there is nothing any more");
     }
 
     #[test]

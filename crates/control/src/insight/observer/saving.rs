@@ -38,7 +38,11 @@ impl Insight {
         let gone: Vec<String> = self.volumes.iter().filter(|(name, one)| !is_there(name, one)).map(|(name, _)| name.clone()).collect();
         self.gone.extend(gone.iter().filter_map(|name| self.volumes.remove(name)));
         self.gone.retain(|one| one.uuid.is_some() && known.values().any(|known| known.uuid == one.uuid));
-        self.analyses.values_mut().for_each(|one| one.source.end_without(|name| known_of(name).uuid));
+        // Without any volume the state may have been lost.
+        self.had_volumes |= !known.is_empty();
+        if self.had_volumes {
+            self.analyses.values_mut().for_each(|one| one.source.end_without(|name| known_of(name).uuid));
+        }
         for TappedVolume { name, pool, reference } in volumes {
             let Known { uuid, mode } = known_of(&name);
             if let Some(one) = self.volumes.get_mut(&name) {
@@ -98,24 +102,24 @@ impl Insight {
         let of_volume = |one: &OfVolume| is_due(one.mark, progress(&one.watched, false, false, now_ms));
         let volumes = self.volumes.values().filter(|one| of_volume(one)).chain(&self.gone).filter_map(|one| one.uuid.map(Key::Volume));
         let of_analysis = |one: &Analysis| is_due(one.mark, progress(&one.watched, one.source.is_over(), true, now_ms));
-        let analyses = self.analyses.iter().filter(|(_, one)| of_analysis(one)).map(|(name, _)| Key::Analysis(name.clone()));
+        // A trace that no machine has the memory for would end the daemon again at each start.
+        let is_kept = |one: &Analysis| one.source.kind() != "trace" || one.source.is_over();
+        let due = self.analyses.iter().filter(|(_, one)| is_kept(one) && of_analysis(one));
+        let analyses = due.map(|(name, _)| Key::Analysis(name.clone()));
         volumes.chain(analyses).collect()
     }
 
-    /// A copy of it to be saved; it counts as saved. `None`: there is nothing to save any more.
-    pub fn take_to_save(&mut self, key: &Key) -> Option<Saved> {
+    /// A copy of it to be saved. `None`: there is nothing to save any more. When it is written, that is
+    /// to be told by [`Insight::was_saved`].
+    pub fn copy_to_save(&mut self, key: &Key) -> Option<(Saved, Copied)> {
         let now_ms = now_ms();
-        let (of, watched) = match key {
+        let copied = |of, watched: &Watched, progress, is_gone| Some((copy(of, watched), Copied { progress, is_gone }));
+        match key {
             Key::Volume(uuid) => {
-                let is_it = |one: &OfVolume| one.uuid == Some(*uuid);
-                let watched = if let Some(at) = self.gone.iter().position(is_it) {
-                    self.gone.swap_remove(at).watched
-                } else {
-                    let one = self.volumes.values_mut().find(|one| is_it(one))?;
-                    one.mark = Mark::saved(progress(&one.watched, false, false, now_ms));
-                    return Some(copied(Of::Volume(*uuid), &one.watched));
-                };
-                (Of::Volume(*uuid), watched)
+                let is_it = |one: &&OfVolume| one.uuid == Some(*uuid);
+                let gone = self.gone.iter().find(is_it);
+                let one = gone.or_else(|| self.volumes.values().find(is_it))?;
+                copied(Of::Volume(*uuid), &one.watched, progress(&one.watched, false, false, now_ms), gone.is_some())
             }
             Key::Analysis(name) => {
                 let one = self.analyses.get_mut(name)?;
@@ -125,7 +129,6 @@ impl Insight {
                 if is_away && !ended {
                     one.watched.rest_until(now_ms);
                 }
-                one.mark = Mark::saved(progress(&one.watched, ended, true, now_ms));
                 let note = AnalysisNote {
                     name: name.clone(),
                     source: one.source.note(),
@@ -135,10 +138,30 @@ impl Insight {
                     // What keeps it from going on is found anew.
                     problem: one.source.problem().filter(|_| ended),
                 };
-                return Some(copied(Of::Analysis(Box::new(note)), &one.watched));
+                copied(Of::Analysis(Box::new(note)), &one.watched, progress(&one.watched, ended, true, now_ms), false)
             }
-        };
-        (watched.watch().totals() != analysis::watch::Totals::default()).then(|| copied(of, &watched))
+        }
+    }
+
+    /// The copy was written.
+    pub fn was_saved(&mut self, key: &Key, copied: Copied) {
+        let mark = Mark::saved(copied.progress);
+        match key {
+            Key::Volume(uuid) => {
+                let is_it = |one: &OfVolume| one.uuid == Some(*uuid);
+                // One that went only since then has more than was written.
+                if copied.is_gone {
+                    self.gone.retain(|one| !is_it(one));
+                }
+                let known = self.volumes.values_mut().chain(&mut self.gone).filter(|one| is_it(one));
+                known.for_each(|one| one.mark = mark);
+            }
+            Key::Analysis(name) => {
+                if let Some(one) = self.analyses.get_mut(name) {
+                    one.mark = mark;
+                }
+            }
+        }
     }
 
     /// An analysis that was saved goes on, or is kept as it ended. A device is to be opened again: [`Insight::left_devices`].
@@ -151,6 +174,9 @@ impl Insight {
         if self.analyses.len() >= ANALYSES_MAX {
             return Err(format!("there are {ANALYSES_MAX} analyses already"));
         }
+        if matches!(note.source, SourceNote::Trace { .. }) && !note.ended {
+            return Err("it was being read when the daemon ended: forget it, and start it again".into());
+        }
         let limits = self.limits(1).ok_or("there is no memory for it: give more with insight.memory in the configuration")?;
         self.fit(limits);
         let mode = Mode::from_name(&note.mode).unwrap_or_default();
@@ -158,7 +184,6 @@ impl Insight {
         let is_late = note.ends_unix_ms.is_some_and(|ends_unix_ms| ends_unix_ms <= now.1);
         let mut source = match note.source {
             SourceNote::Volume { name, uuid } if note.problem.is_none() => Source::volume_of(&name, uuid),
-            SourceNote::Trace { path } if !note.ended => Source::trace(&path, writes_in(mode), limits)?,
             was => Source::left(was, note.ended, note.problem.or_else(|| (!note.ended && !is_late).then(|| NOT_YET.into()))),
         };
         if note.ended || is_late {
@@ -204,7 +229,15 @@ fn progress(watched: &Watched, ended: bool, named: bool, now_ms: u64) -> Progres
     Progress { now_ms, blocks: totals.read_blocks + totals.scanned_blocks + totals.written_blocks, ended, named }
 }
 
-fn copied(of: Of, watched: &Watched) -> Saved {
+/// What a copy has of a watch.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    progress: Progress,
+    /// It is of a volume that is detached.
+    is_gone: bool,
+}
+
+fn copy(of: Of, watched: &Watched) -> Saved {
     let note = Note {
         of,
         saved_unix_ms: unix_ms(),
@@ -247,7 +280,9 @@ mod tests {
     fn restarted(before: &mut Insight, change: impl Fn(&mut Saved)) -> Insight {
         let mut after = insight();
         for key in before.to_save(true) {
-            let bytes = before.take_to_save(&key).expect("it is there").to_bytes();
+            let (saved, copied) = before.copy_to_save(&key).expect("it is there");
+            before.was_saved(&key, copied);
+            let bytes = saved.to_bytes();
             let mut saved = Saved::from_bytes(&bytes, &key, now_ms()).expect("it was just written");
             change(&mut saved);
             after.resume(saved).expect("there is room");
@@ -336,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_was_read_is_told_of_and_one_that_was_not_is_read_again() {
+    fn a_trace_that_was_read_is_told_of_and_one_that_was_not_is_not_read_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("load.csv").display().to_string();
         std::fs::write(&path, "time_us,rw,offset_bytes,length_bytes\n0,R,0,4096\n1000000,R,4096,4096\n").expect("room");
@@ -352,21 +387,55 @@ mod tests {
             }
             insight.view("t").expect("it is there")
         };
-        // Killed before it was read.
-        let mut killed = restarted(&mut before, |_| {});
-        let read = until_read(&mut killed);
+        // A trace that is too large for the memory would end the daemon at each start.
+        assert!(before.to_save(false).is_empty() && before.to_save(true).is_empty());
+        let read = until_read(&mut before);
         assert_eq!((read.state.as_str(), read.read_bytes, read.window_ms), ("ended", 8192, 1000));
         std::fs::remove_file(&path).expect("ours");
-        let after = restarted(&mut killed, |_| {}).view("t").expect("it is there");
+        let half = |saved: &mut Saved| {
+            if let Of::Analysis(note) = &mut saved.note.of {
+                note.ended = false;
+            }
+        };
+        let mut unread = insight();
+        let (mut saved, _) = before.copy_to_save(&Key::Analysis("t".into())).expect("it is there");
+        half(&mut saved);
+        assert!(unread.resume(saved).is_err_and(|problem| problem.contains("being read")));
+        let after = restarted(&mut before, |_| {}).view("t").expect("it is there");
         assert_eq!((after.state, after.source, after.of, after.read_bytes), (read.state, read.source, path, 8192));
         assert_eq!((after.window_ms, after.since_unix_s, after.away_ms), (1000, None, 0));
+    }
+
+    #[test]
+    fn what_was_not_written_is_tried_again() {
+        let mut before = watching("a", 100, None);
+        let key = Key::Analysis("a".into());
+        for _ in 0..2 {
+            assert_eq!(before.to_save(false), std::slice::from_ref(&key));
+            before.copy_to_save(&key).expect("it is there");
+        }
+        before.end("a").expect("it is there");
+        let (_, copied) = before.copy_to_save(&key).expect("it is there");
+        assert_eq!((before.to_save(false), before.to_save(true)), (vec![key.clone()], vec![key.clone()]));
+        before.was_saved(&key, copied);
+        assert!(before.to_save(false).is_empty() && before.to_save(true).is_empty());
+    }
+
+    #[test]
+    fn a_state_without_volumes_ends_no_analysis() {
+        let mut after = restarted(&mut watching("a", 10, None), |_| {});
+        after.know(Vec::new(), &BTreeMap::new(), BTreeMap::new());
+        assert_eq!(after.view("a").expect("it is there").state, "watching", "the state may have been lost");
+        let known = |uuid| BTreeMap::from([("w".to_string(), Known { uuid: Some(uuid), mode: Mode::WriteBack })]);
+        after.know(Vec::new(), &known(Uuid([8; 16])), BTreeMap::new());
+        assert_eq!(after.view("a").expect("it is there").state, "failed");
     }
 
     #[test]
     fn with_less_memory_it_is_shrunk_and_without_any_refused() {
         let mut before = watching("a", 30_000, None);
         let saved = || {
-            let copy = copied(
+            let copy = copy(
                 Of::Analysis(Box::new(AnalysisNote {
                     name: "a".into(),
                     source: SourceNote::Volume { name: "v".into(), uuid: UUID },
@@ -385,6 +454,6 @@ mod tests {
         assert!(is <= 2 << 20 && is < was, "{is} of {was}");
         let mut none = Insight::new(InsightOptions { memory_bytes: 1 << 10, ..InsightOptions::default() });
         assert!(none.resume(saved()).is_err_and(|problem| problem.contains("insight.memory")));
-        assert!(before.take_to_save(&Key::Analysis("a".into())).is_some());
+        assert!(before.copy_to_save(&Key::Analysis("a".into())).is_some());
     }
 }
