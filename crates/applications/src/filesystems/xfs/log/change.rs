@@ -137,8 +137,10 @@ fn buffer(head: &[u8], rest: &[Vec<u8>], superblock: &Superblock, changes: &mut 
             continue;
         }
         let Some(region) = regions.next() else { return };
-        // Bits in a row are of one region, or of several where memory was not in one piece.
-        let row = (bit..count).take_while(|bit| is_set(*bit)).count().min(region.len() / PART_BYTES as usize);
+        // Bits in a row are of one region, or of several where memory was not in one piece. No more
+        // are counted than it has parts: a small region for each of many bits would take long.
+        let parts = region.len() / PART_BYTES as usize;
+        let row = (bit..count).take(parts).take_while(|bit| is_set(*bit)).count();
         let bytes = &region[..row * PART_BYTES as usize];
         // Other trees tell of free space.
         if row == 0 || (bit == 0 && flags >> KIND_SHIFT == TREE && !EXTENT_TREES.contains(&be32(bytes, 0))) {

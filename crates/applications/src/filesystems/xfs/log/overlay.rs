@@ -179,12 +179,14 @@ pub(super) fn lsn_of(superblock: &Superblock, block: &[u8], lsn_at: usize, uuid_
 }
 
 /// Puts a root as memory has it, where keys and pointers have as much space as it was given, where
-/// the one at home belongs, where they share what the inode has.
+/// the one at home belongs, where they share what the inode has. Zeroes, which are no tree, if it
+/// is shorter than it says: the checksum of a record tells nothing of who wrote it.
 fn lay_root(root: &[u8], head_bytes: usize, content: &mut [u8]) {
     let count = usize::from(be16(root, 6));
     let space = root.len().saturating_sub(head_bytes) / (2 * KEY_BYTES);
     let space_home = content.len().saturating_sub(ROOT_HEAD_BYTES_HOME) / (2 * KEY_BYTES);
-    if count > space || count > space_home {
+    let has_heads = root.len() >= head_bytes && content.len() >= ROOT_HEAD_BYTES_HOME;
+    if !has_heads || count > space || count > space_home {
         content.fill(0);
         return;
     }

@@ -1,5 +1,7 @@
 //! Logs that were put together by hand: what is committed in them is laid over its home.
 
+mod hostile;
+
 use super::record::tests::{UUID, record};
 use super::*;
 use crate::bytes::be64;
@@ -55,9 +57,14 @@ impl Image {
 
     /// Writes a record with these operations behind the last one.
     fn write(&mut self, tail: Place, operations: &[Vec<u8>]) {
+        self.write_counted(tail, operations, operations.len() as u32);
+    }
+
+    /// The same, of which the header says that it has so many.
+    fn write_counted(&mut self, tail: Place, operations: &[Vec<u8>], count: u32) {
         let mut data = operations.concat();
         data.resize(data.len().next_multiple_of(512), 0);
-        let bytes = record(self.next, tail, &data, operations.len() as u32, ROUND);
+        let bytes = record(self.next, tail, &data, count, ROUND);
         for (number, block) in bytes.chunks(512).enumerate() {
             let at = self.next.after(number as u32, ROUND);
             self.put_block(at.block, block);
