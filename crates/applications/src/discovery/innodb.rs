@@ -15,7 +15,7 @@ use crate::filesystems::{DataFile, Role};
 use crate::naming::{Dictionary, Name, NativeKey, innodb_name};
 use crate::page::Engine;
 use crate::recognise::pages;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a page that are looked at for its head: a block of the file system.
 const HEAD_BYTES: u64 = 4096;
@@ -182,6 +182,9 @@ pub(super) async fn feed(
     any
 }
 
+/// The names of a database and of a table in it.
+type Table<'a> = (Option<&'a str>, Option<&'a str>);
+
 struct Adding<'a> {
     drafts: &'a mut Drafts,
     application: usize,
@@ -227,14 +230,7 @@ impl Adding<'_> {
     /// The files of tables, and undo tablespaces.
     fn spaces(&mut self, spaces: Vec<Space>) {
         // Of several files with one id, as a copy leaves them, the one that the dictionary means.
-        let mut homes: BTreeMap<u32, usize> = BTreeMap::new();
-        for (position, space) in spaces.iter().enumerate() {
-            let Some(id) = space.head.as_ref().map(|head| head.space) else { continue };
-            let fits = self.of_space(id).any(|(_, name)| is_file_of(&space.file.path, name));
-            if fits || !homes.contains_key(&id) {
-                homes.insert(id, position);
-            }
-        }
+        let homes = self.homes(&spaces);
         for (position, Space { file, head }) in spaces.into_iter().enumerate() {
             let id = head.as_ref().map(|head| head.space).filter(|id| homes.get(id) == Some(&position));
             let encrypted = head.as_ref().is_some_and(|head| head.encrypted);
@@ -261,6 +257,24 @@ impl Adding<'_> {
                 self.within(id, within, stands_for);
             }
         }
+    }
+
+    /// The positions of the files that are meant, by space.
+    fn homes(&self, spaces: &[Space]) -> BTreeMap<u32, usize> {
+        let mut homes = BTreeMap::new();
+        // Thousands of files may say that they are of one space, which may have as many names.
+        let mut meant: BTreeMap<u32, BTreeSet<Table<'_>>> = BTreeMap::new();
+        for (position, space) in spaces.iter().enumerate() {
+            let Some(id) = space.head.as_ref().map(|head| head.space) else { continue };
+            let of_id = || self.of_space(id).map(|(_, name)| table_of(name)).collect();
+            let names = &*meant.entry(id).or_insert_with(of_id);
+            let (database, table) = of_path(&space.file.path);
+            let fits = names.contains(&(database.as_deref(), Some(table.as_str())));
+            if fits || !homes.contains_key(&id) {
+                homes.insert(id, position);
+            }
+        }
+        homes
     }
 
     /// The indexes of a space, but for the one that stands for its file.
@@ -297,9 +311,8 @@ fn of_path(path: &str) -> (Option<String>, String) {
     }
 }
 
-fn is_file_of(path: &str, name: &Name) -> bool {
-    let (database, table) = of_path(path);
-    database == name.database && Some(table) == name.table
+fn table_of(name: &Name) -> Table<'_> {
+    (name.database.as_deref(), name.table.as_deref())
 }
 
 fn table_name(database: Option<&str>, table: &str) -> String {

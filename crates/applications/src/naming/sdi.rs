@@ -91,6 +91,10 @@ impl Tables {
         }
         for document in documents(bytes).filter(|document| document.dd_object_type == "Table") {
             let table = document.dd_object;
+            // No name of it would fit, and each of its parts would have a copy.
+            if table.name.len() > NAME_BYTES_MAX {
+                continue;
+            }
             let mut put = |name: &str, table: &str, database: &str, place: usize, data: &str| {
                 let fits = [name, table, database].iter().all(|name| name.len() <= NAME_BYTES_MAX);
                 if let (Some(id), Some(space), true) = (value(data, "id"), value(data, "space_id"), fits) {
@@ -107,9 +111,9 @@ impl Tables {
             }
             let parts = table.partitions.iter().flat_map(|part| std::iter::once(part).chain(&part.subpartitions));
             for part in parts {
+                let part_of = format!("{}#{}", table.name, part.name);
                 for index in &part.indexes {
                     let Some(described) = table.indexes.get(index.index_opx) else { continue };
-                    let part_of = format!("{}#{}", table.name, part.name);
                     put(&described.name, &part_of, &table.schema_ref, index.index_opx, &index.se_private_data);
                 }
             }
@@ -204,6 +208,48 @@ mod tests {
         assert_eq!(documents(&bomb(1 << 20, 1)).count(), 0, "blanks are no document");
         assert_eq!(documents(&bomb(8 << 20, 1)).count(), 0);
         assert_eq!(documents(&bomb(2 << 20, 60)).count(), 0);
+    }
+
+    #[test]
+    fn long_names_of_many_parts_take_no_time() {
+        let page_of = |json: String| {
+            let mut page = bomb(json.len(), 1);
+            let packed = compress_to_vec_zlib(json.as_bytes(), 6);
+            page[229..233].copy_from_slice(&(packed.len() as u32).to_be_bytes());
+            page[233..233 + packed.len()].copy_from_slice(&packed);
+            page
+        };
+        let identity = |page| Identity {
+            page_type: SDI,
+            page,
+            prev: None,
+            next: None,
+            lsn: 1,
+            space: Some(7),
+            space_covered: true,
+            index: Some(1),
+            level: Some(0),
+            form: crate::innodb::Form::FullCrc32,
+            encrypted: false,
+        };
+        let long = "n".repeat(1 << 20);
+        let document = |name: &str, part: &str, parts: usize, indexes: usize| {
+            let indexes = vec!["{}"; indexes].join(",");
+            let part = format!(r#"{{"name":"{part}","indexes":[{indexes}]}}"#);
+            let parts = vec![part; parts].join(",");
+            let own = format!(r#""name":"{name}","indexes":[{{"name":"i"}}]"#);
+            let table = format!(r#"{{{own},"partitions":[{parts}]}}"#);
+            format!(r#"{{"dd_object_type":"Table","dd_object":{table}}}"#)
+        };
+        let mut tables = Tables::default();
+        // The name of a table for each of its parts, or that of a part for each index, was 100 GB.
+        let sizes = [(&*long, "p", 1, 300_000), (&long, "", 30_000, 1), ("t", &long, 1, 300_000)];
+        for (number, (name, part, parts, indexes)) in (0..).zip(sizes) {
+            let page = page_of(document(name, part, parts, indexes));
+            assert!(documents(&page).count() > 0);
+            assert!(tables.page(&identity(number), &page));
+        }
+        assert_eq!(tables.names().count(), 0);
     }
 
     #[test]
