@@ -219,6 +219,34 @@ fn trees_that_lead_around_in_what_is_known_end() {
     assert!(!found.complete && found.files.is_empty());
 }
 
+/// The same file system, whose root directory has 64 MiB of names: the same 60 blocks again and
+/// again.
+fn crowd() -> Volume {
+    let Volume(mut bytes) = maze();
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    let inode = 2 * 4096 + 256;
+    put(inode + 4, &(64u32 << 20).to_le_bytes());
+    put(inode + 0x28, &[0x0a, 0xf3, 1, 0, 4, 0, 1, 0]);
+    put(inode + 0x28 + 12, &[0, 0, 0, 0, 3]);
+    put(3 * 4096, &[0x0a, 0xf3, 84, 1, 84, 1, 0, 0]);
+    for extent in 1..341usize {
+        let at = 3 * 4096 + 12 * extent;
+        put(at, &(60 * extent as u32).to_le_bytes());
+        put(at + 4, &[60, 0, 0, 0, 4, 0, 0, 0]);
+    }
+    // A directory, as short as an entry can be.
+    for entry in (4..64).flat_map(|block| (0..455).map(move |entry| block * 4096 + 9 * entry)) {
+        put(entry, &[2, 0, 0, 0, 9, 0, 1, 2, b'd']);
+    }
+    Volume(bytes)
+}
+
+#[test]
+fn not_all_names_of_a_hostile_directory_are_held() {
+    let found = crowd().search(0, &Limits::default()).expect("a file system");
+    assert!(!found.complete && found.files.is_empty() && found.directories == 1);
+}
+
 #[test]
 fn what_is_no_file_system_is_refused() {
     for bytes in [vec![], vec![0; 4096], vec![0xff; 4096], Numbers(9).bytes(8192)] {

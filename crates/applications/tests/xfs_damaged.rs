@@ -147,6 +147,33 @@ fn trees_that_lead_around_in_what_is_known_end() {
     assert!(!found.complete && found.files.is_empty());
 }
 
+/// The same file system, whose root directory has 380,000 names of one directory, in the same
+/// blocks again and again.
+fn crowd() -> Sparse {
+    let mut image = maze();
+    put(&mut image, 4096, &[b'I', b'N', 0x41, 0xed, 2, 2]);
+    put(&mut image, 4096 + 56, &(25 * 60 * 4096u64).to_be_bytes());
+    put(&mut image, 4096 + 76, &25u32.to_be_bytes());
+    for extent in 0..25u64 {
+        let (offset, block) = (60 * extent, 4);
+        put(&mut image, 4096 + 100 + 16 * extent, &(offset << 9).to_be_bytes());
+        put(&mut image, 4096 + 108 + 16 * extent, &(block << 21 | 60u64).to_be_bytes());
+    }
+    for number in 4..64 {
+        let mut block = b"XD2D".to_vec();
+        block.resize(16, 0);
+        block.extend([0, 0, 0, 0, 0, 0, 0, 8, 1, b'd', 0, 0, 0, 0, 0, 0].repeat(255));
+        image.pieces.insert(number, block);
+    }
+    image
+}
+
+#[test]
+fn not_all_names_of_a_hostile_directory_are_held() {
+    let found = crowd().search(0, &Limits::default()).expect("a file system");
+    assert!(!found.complete && found.files.is_empty() && found.directories == 1);
+}
+
 /// An image as it is while files change and nothing but `fsync` is called: most of it is in the log.
 fn dirty() -> Option<Sparse> {
     let volume = machine::Volume::xfs(&["-b", "size=1024", "-i", "nrext64=1"], "", BYTES)?;

@@ -8,12 +8,50 @@ use std::collections::{HashSet, VecDeque};
 const DEPTH_MAX: usize = 32;
 /// Bytes of all paths that are held at a time: a host of 100,000 directories has some 5 MiB.
 const PATHS_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the names that are held of one directory, and what each takes beside its own: 200,000
+/// names of directories. Those of files are held only if they may be a database's.
+const NAMES_BYTES_MAX: usize = 16 << 20;
+const NAME_BYTES: usize = 64;
 
 /// A file or directory in a directory.
 pub(super) struct Entry {
     pub(super) inode: u64,
     pub(super) name: String,
     pub(super) is_directory: bool,
+}
+
+/// Which names of a directory are held: a hostile one of 64 MiB has millions.
+pub(super) struct Names<'a> {
+    /// The path of the directory.
+    path: &'a str,
+    bytes: usize,
+    /// Whether there were more than may be held.
+    pub(super) is_full: bool,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(path: &'a str) -> Names<'a> {
+        Names { path, bytes: 0, is_full: false }
+    }
+
+    /// Whether a name is to be held: of a file if its path says that it may be a database's, and of
+    /// a directory, or of what is not known yet, in any case.
+    pub(super) fn takes(&mut self, name: &str, is_file: bool) -> bool {
+        if is_file && role(&below(self.path, name)).is_none() {
+            return false;
+        }
+        let bytes = self.bytes + NAME_BYTES + name.len();
+        self.is_full |= bytes > NAMES_BYTES_MAX;
+        if !self.is_full {
+            self.bytes = bytes;
+        }
+        !self.is_full
+    }
+}
+
+/// The path of what has that name in a directory.
+fn below(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
 /// A file system as the walk sees it. What cannot be read is left out, and the pieces have failed.
@@ -31,12 +69,16 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The regular files and directories in a directory; empty if it is none.
-    async fn directory(&mut self, number: u64) -> Vec<Entry> {
-        match self {
-            Tree::Ext4(reader) => reader.directory(number).await,
-            Tree::Xfs(reader) => reader.directory(number).await,
-        }
+    /// The directories, and the files that may be of a database, in the directory of that path;
+    /// empty if it is none.
+    async fn directory(&mut self, number: u64, path: &str) -> Vec<Entry> {
+        let mut names = Names::of(path);
+        let entries = match self {
+            Tree::Ext4(reader) => reader.directory(number, &mut names).await,
+            Tree::Xfs(reader) => reader.directory(number, &mut names).await,
+        };
+        self.pieces().failed |= names.is_full;
+        entries
     }
 
     /// Size and extents of a regular file, the extents in file order; `None` if it is none, or does
@@ -63,8 +105,8 @@ pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Foun
             break;
         }
         found.directories += 1;
-        for entry in tree.directory(number).await {
-            let path = if path.is_empty() { entry.name } else { format!("{path}/{}", entry.name) };
+        for entry in tree.directory(number, &path).await {
+            let path = below(&path, &entry.name);
             // Long names far down would take a gigabyte otherwise.
             let has_room = paths_bytes + path.len() <= PATHS_BYTES_MAX;
             if entry.is_directory {

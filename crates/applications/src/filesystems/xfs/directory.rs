@@ -4,7 +4,7 @@
 use super::inode::{Form, Inode};
 use super::{Reader, extents};
 use crate::bytes::{be16, be32, be64, byte};
-use crate::filesystems::walk::Entry;
+use crate::filesystems::walk::{Entry, Names};
 
 /// Bytes of a directory that are read at most: some two million names. The index begins at 32 GiB.
 const BYTES_MAX: u64 = 64 << 20;
@@ -37,21 +37,40 @@ struct Named {
     kind: u8,
 }
 
+/// The names of a directory, and which of them are held.
+struct Found<'a, 'b> {
+    names: Vec<Named>,
+    held: &'a mut Names<'b>,
+}
+
+impl Found<'_, '_> {
+    /// Keeps a name that is text, of a file or a directory.
+    fn put(&mut self, inode: u64, name: &[u8], kind: u8) {
+        let wanted = matches!(kind, 0 | REGULAR | DIRECTORY);
+        let name = Some(name).filter(|_| wanted).and_then(|name| std::str::from_utf8(name).ok());
+        let name = name.filter(|name| !matches!(*name, "." | ".."));
+        if let Some(name) = name.filter(|name| self.held.takes(name, kind == REGULAR)) {
+            self.names.push(Named { inode, name: name.to_owned(), kind });
+        }
+    }
+}
+
 impl Reader<'_> {
-    /// The regular files and directories in a directory; empty if it is none.
-    pub(in crate::filesystems) async fn directory(&mut self, number: u64) -> Vec<Entry> {
+    /// The regular files and directories in a directory whose names are to be held; empty if it is
+    /// none.
+    pub(in crate::filesystems) async fn directory(&mut self, number: u64, held: &mut Names<'_>) -> Vec<Entry> {
         let Some(inode) = self.inode(number).await.filter(|inode| inode.is_directory) else {
             self.pieces.failed = true;
             return Vec::new();
         };
-        let mut names = Vec::new();
+        let mut named = Found { names: Vec::new(), held };
         let is_whole = match inode.form {
-            Form::Local => local(&inode.content, self.superblock.has_types, &mut names),
-            _ => self.blocks(&inode, &mut names).await,
+            Form::Local => local(&inode.content, self.superblock.has_types, &mut named),
+            _ => self.blocks(&inode, &mut named).await,
         };
         self.pieces.failed |= !is_whole;
         let mut entries = Vec::new();
-        for Named { inode, name, kind } in names {
+        for Named { inode, name, kind } in named.names {
             let is_directory = match kind {
                 REGULAR | DIRECTORY => kind == DIRECTORY,
                 0 => match self.inode(inode).await {
@@ -70,7 +89,7 @@ impl Reader<'_> {
     }
 
     /// The names in the blocks of a directory; whether all could be read.
-    async fn blocks(&mut self, inode: &Inode, names: &mut Vec<Named>) -> bool {
+    async fn blocks(&mut self, inode: &Inode, names: &mut Found<'_, '_>) -> bool {
         let block_bytes = self.superblock.block_bytes;
         let directory_bytes = block_bytes * self.superblock.directory_blocks;
         let end = inode.bytes.min(BYTES_MAX);
@@ -97,6 +116,9 @@ impl Reader<'_> {
                         return false;
                     }
                     is_whole &= self.names(inode, &block, names);
+                    if names.held.is_full {
+                        return false;
+                    }
                 }
             }
         }
@@ -104,7 +126,7 @@ impl Reader<'_> {
     }
 
     /// The names in a block; whether it is one of that directory, and whole.
-    fn names(&self, inode: &Inode, block: &[u8], names: &mut Vec<Named>) -> bool {
+    fn names(&self, inode: &Inode, block: &[u8], names: &mut Found<'_, '_>) -> bool {
         let (magic, has_owners) = (be32(block, 0), self.superblock.has_owners);
         let (one, data, head) = if has_owners { (ONE_5, DATA_5, HEAD_BYTES_5) } else { (ONE, DATA, HEAD_BYTES) };
         if (magic != one && magic != data) || (has_owners && be64(block, OWNER_AT) != inode.number) {
@@ -121,7 +143,7 @@ impl Reader<'_> {
 }
 
 /// The names among entries and unused parts; whether these fill the bytes.
-fn used(bytes: &[u8], has_types: bool, names: &mut Vec<Named>) -> bool {
+fn used(bytes: &[u8], has_types: bool, names: &mut Found<'_, '_>) -> bool {
     let mut at = 0;
     while at < bytes.len() {
         if be16(bytes, at) == UNUSED {
@@ -135,7 +157,7 @@ fn used(bytes: &[u8], has_types: bool, names: &mut Vec<Named>) -> bool {
         let name_length = usize::from(byte(bytes, at + 8));
         let name_end = at + 9 + name_length;
         let Some(name) = bytes.get(at + 9..name_end).filter(|name| !name.is_empty()) else { return false };
-        put(be64(bytes, at), name, if has_types { byte(bytes, name_end) } else { 0 }, names);
+        names.put(be64(bytes, at), name, if has_types { byte(bytes, name_end) } else { 0 });
         // The entry's own place follows, at the end of the last eight bytes.
         at += (9 + name_length + usize::from(has_types) + 2).next_multiple_of(8);
     }
@@ -143,7 +165,7 @@ fn used(bytes: &[u8], has_types: bool, names: &mut Vec<Named>) -> bool {
 }
 
 /// The names in an inode; whether there are as many as it says.
-fn local(bytes: &[u8], has_types: bool, names: &mut Vec<Named>) -> bool {
+fn local(bytes: &[u8], has_types: bool, names: &mut Found<'_, '_>) -> bool {
     let (count, is_wide) = (byte(bytes, 0), byte(bytes, 1) > 0);
     let number_bytes = if is_wide { 8 } else { 4 };
     let mut at = 2 + number_bytes;
@@ -153,16 +175,8 @@ fn local(bytes: &[u8], has_types: bool, names: &mut Vec<Named>) -> bool {
         let number_at = name_end + usize::from(has_types);
         let Some(name) = bytes.get(at + 3..name_end).filter(|_| number_at + number_bytes <= bytes.len()) else { return false };
         let inode = if is_wide { be64(bytes, number_at) } else { be32(bytes, number_at).into() };
-        put(inode, name, if has_types { byte(bytes, name_end) } else { 0 }, names);
+        names.put(inode, name, if has_types { byte(bytes, name_end) } else { 0 });
         at = number_at + number_bytes;
     }
     true
-}
-
-/// Keeps a name that is text, of a file or a directory.
-fn put(inode: u64, name: &[u8], kind: u8, names: &mut Vec<Named>) {
-    let wanted = matches!(kind, 0 | REGULAR | DIRECTORY);
-    if let Some(name) = std::str::from_utf8(name).ok().filter(|name| wanted && !matches!(*name, "." | "..")) {
-        names.push(Named { inode, name: name.to_owned(), kind });
-    }
 }
