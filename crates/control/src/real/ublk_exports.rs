@@ -121,7 +121,11 @@ impl Machine {
             place: made.device_path().display().to_string(),
             stable_path: made.link_path().map(|path| path.display().to_string()),
             warnings,
-            on_restart: if self.kept.has_keeper() { OnRestart::Waits } else { OnRestart::Ends },
+            on_restart: match (self.kept.has_keeper(), self.kept.keeps_clients()) {
+                (false, _) => OnRestart::Ends,
+                (true, false) => OnRestart::WaitsIfKilled,
+                (true, true) => OnRestart::Waits,
+            },
             note: None,
         };
         *locked(&volume.ublk_export) = Some(made);
