@@ -3,8 +3,6 @@
 //!
 //! Each log has a volume of its own, and the volume counts what went around its cache.
 
-use evaluate::database::tpcc_native::{self, Load, Scale, Target};
-use evaluate::stage::Stage;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -12,10 +10,9 @@ use std::process::{Command, Stdio};
 use trials::command;
 use trials::mariadb::{Database, install};
 use trials::needs::{Need, met, program};
-use trials::place::{Exports, LONG, Place, SHORT, binary};
+use trials::place::{Exports, LONG, Place, SHORT};
 
 const LOOP: [&str; 2] = ["--export", "loop"];
-const WAREHOUSES: u32 = 4;
 
 /// Writes of the volume; those that went around its cache, for any reason; all counters for whoever has to find out why.
 fn writes(place: &Place, volume: &str) -> (u64, u64, String) {
@@ -101,7 +98,7 @@ fn a_redo_log_stays_on_the_ssd() {
         }
     });
     stayed_on_the_ssd("MariaDB", before, writes(&place, &redo), 200);
-    tpcc(&place, &database, &redo);
+    many_connections(&place, &database, &redo);
     database.stop();
     drop(database);
     place.unmount(&log_at);
@@ -109,18 +106,22 @@ fn a_redo_log_stays_on_the_ssd() {
     place.stop();
 }
 
-/// TPC-C by many connections that do not think: commits of many of them share a write.
-fn tpcc(place: &Place, database: &Database, redo: &str) {
-    let stage = Stage::here(&binary());
-    let target = Target::MariaDb { socket: database.socket().into() };
-    database.must("CREATE DATABASE tpcc;");
-    // Loads beside it would take its time.
-    tpcc_native::prepare(&stage, &target, "tpcc", WAREHOUSES, Scale::TOY).expect("it is filled");
-    let load = Load { target, database: "tpcc".into(), warehouses: WAREHOUSES, threads: 32, scale: Scale::TOY };
+/// Transactions of many connections that do not think: commits of many of them share a write.
+fn many_connections(place: &Place, database: &Database, redo: &str) {
+    if !met("the redo log under sysbench", &[Need::Program("sysbench")]) {
+        return;
+    }
+    database.must("CREATE DATABASE sbtest;");
+    let socket = format!("--mysql-socket={}", database.socket());
+    let sysbench = |words: &[&str]| {
+        let mut command = Command::new(program("sysbench").expect("it was looked for"));
+        command.args(["oltp_write_only", "--mysql-user=root", &socket, "--tables=4", "--table-size=10000"]).args(words);
+        command::must(&mut command, LONG)
+    };
+    sysbench(&["--threads=4", "prepare"]);
     let before = writes(place, redo);
-    let driven = load.drive(&stage, 0, 8, &mut |_| Ok(())).expect("it runs");
-    eprintln!("TPC-C, 32 connections: {:.0} new orders a second", driven.rate);
-    stayed_on_the_ssd("MariaDB under TPC-C", before, writes(place, redo), 200);
+    sysbench(&["--threads=32", "--time=8", "run"]);
+    stayed_on_the_ssd("MariaDB under 32 connections", before, writes(place, redo), 200);
 }
 
 /// Commits of few and of many bytes, one after the other.
