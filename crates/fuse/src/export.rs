@@ -7,7 +7,7 @@ use crate::handshake::shake;
 use crate::loopdev::{self, LoopDevice, LoopGeometry};
 use crate::loopusers;
 use crate::mount::{self, Mount};
-use crate::ownloop::{OwnLoop, is_loop, mark_at, mark_of};
+use crate::ownloop::{OwnLoop, Served, is_loop, mark_at, mark_of};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::table::Table;
@@ -171,6 +171,7 @@ pub struct LoopExport {
     pub(crate) link: Option<Link>,
     pub(crate) device: Arc<Mutex<LoopDevice>>,
     pub(crate) own: OwnLoop,
+    _served: Served,
     pub(crate) device_path: PathBuf,
     pub(crate) link_directory: Option<PathBuf>,
     pub(crate) name: String,
@@ -227,6 +228,7 @@ impl LoopExport {
             link: None,
             device_path: own.path(),
             device: Arc::new(Mutex::new(device)),
+            _served: Served::new(own.number(), &mark),
             own,
             link_directory: options.link_directory.clone(),
             name: name.to_owned(),

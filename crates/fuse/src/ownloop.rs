@@ -6,12 +6,13 @@ use crate::error::FuseError;
 use crate::loopsys::{self, LoopFacts};
 use crate::mount;
 use node::writeback::{Opens, write_back};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long a device that was left behind may take to say whether its server lives.
@@ -34,7 +35,41 @@ pub(crate) fn living_mark(number: u32) -> Option<Vec<u8>> {
     let Some(name) = node::patience::within(PROBE_PATIENCE, "loop-look", look) else {
         return (backing == Path::new("/") || mount::is_one_of_ours(&backing)).then(Vec::new);
     };
-    name.filter(|name| name.starts_with(MARK.as_bytes()) && !is_dead(number))
+    name.filter(|name| name.starts_with(MARK.as_bytes()) && (is_served_here(number, name) || !is_dead(number)))
+}
+
+/// Devices that this process serves, with their marks.
+static SERVED: Mutex<BTreeMap<u32, Vec<u8>>> = Mutex::new(BTreeMap::new());
+
+/// A device that this process serves, as long as this lives.
+///
+/// Such a device is not asked whether its server lives. The answer is known; and if the process is
+/// killed while it waits for its own answer, what keeps the device for the next daemon keeps the
+/// question waiting, too: the kernel holds the thread, nobody sees the process end, and who waits for
+/// that starts no other.
+#[derive(Debug)]
+pub(crate) struct Served(u32);
+
+impl Served {
+    pub(crate) fn new(number: u32, mark: &[u8]) -> Served {
+        served().insert(number, mark.to_vec());
+        Served(number)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        served().remove(&self.0);
+    }
+}
+
+fn served() -> MutexGuard<'static, BTreeMap<u32, Vec<u8>>> {
+    SERVED.lock().expect("no holder of this lock panics")
+}
+
+/// Whether this process serves the device with that mark; its number alone may be another's by now.
+fn is_served_here(number: u32, mark: &[u8]) -> bool {
+    served().get(&number).is_some_and(|served| served == mark)
 }
 
 /// Whose the loop device at `path` is, if a hearth daemon serves it: what its export was given as the

@@ -87,6 +87,35 @@ fn only_what_is_dead_and_ours_is_cleared_away() {
     export.stop(stage.runtime()).expect("stopped");
 }
 
+/// Whether its server lives is not asked of a device by the very process that serves it: killed
+/// meanwhile, it would wait for its own answer, and not end.
+#[test]
+fn a_device_is_not_read_by_who_serves_it_to_tell_whose_it_is() {
+    if !machine_can("a_device_is_not_read_by_who_serves_it_to_tell_whose_it_is") {
+        return;
+    }
+    let stage = Stage::new(&StageOptions::default());
+    let mut export = start(&stage);
+    let device = export.device_path().to_owned();
+    let stat = format!("/sys/block/{}/stat", device.file_name().and_then(|name| name.to_str()).expect("plain"));
+    let reads = || -> u64 {
+        let text = std::fs::read_to_string(&stat).expect("readable");
+        text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+    };
+    // Others may look at a new device, but not all the time.
+    let is_unread = || {
+        let before = reads();
+        assert_eq!(fuse::owner_of(&device), Some(stage.options().owner));
+        reads() == before
+    };
+    assert!((0..20).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        is_unread()
+    }));
+    export.stop(stage.runtime()).expect("stopped");
+    assert_eq!(fuse::owner_of(&device), None);
+}
+
 /// The dead device of a killed server goes by its owner's order, however long ago the server died, and by nobody else's.
 #[test]
 fn a_dead_device_goes_by_the_order_of_its_owner_alone() {
