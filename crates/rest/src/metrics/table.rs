@@ -128,7 +128,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_jobs_running",
         &[],
         |s| plain(Value::Count(s.jobs)),
-        "Jobs (destage, warm-up, check, removal, mode change) that run now.",
+        "Jobs (destage, warm-up, preload, check, removal, mode change, replacement, room for disks, look for applications) that run now.",
     ),
     state(
         "hearth_event_streams",
