@@ -1,4 +1,5 @@
-//! `soak --seeds N [--first SEED] [--threads N]` runs many seeds; `soak --seed N` runs one and tells its story.
+//! `soak --seeds N [--first SEED] [--threads N]` runs many seeds; `soak --seed N` runs one and tells its story. Built with the feature
+//! `mutants`, `--mistake NUMBER` plants one.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -18,9 +19,23 @@ struct Arguments {
     failures: usize,
     stand_in: bool,
     plan: bool,
-    always: Option<fn(&mut Plan)>,
+    always: Option<Always>,
     sector: Option<(u16, u64)>,
 }
+
+/// A kind of runs: its option, and what makes a plan one of it.
+type Always = (&'static str, fn(&mut Plan));
+
+const KINDS: [Always; 8] = [
+    ("--share", Plan::always_share),
+    ("--swell", Plan::always_swell),
+    ("--check", Plan::always_check),
+    ("--ranges", Plan::always_use_ranges),
+    ("--loss", Plan::always_lose_ssd),
+    ("--grow", Plan::always_grow),
+    ("--labels", Plan::always_label),
+    ("--pins", Plan::always_pin),
+];
 
 const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --labels | --pins] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --labels | --pins]";
 
@@ -42,21 +57,18 @@ fn arguments() -> Result<Arguments, String> {
             "--failures" => parsed.failures = number()? as usize,
             "--stand-in" => parsed.stand_in = true,
             "--plan" => parsed.plan = true,
-            "--share" => parsed.always = Some(Plan::always_share),
-            "--swell" => parsed.always = Some(Plan::always_swell),
-            "--check" => parsed.always = Some(Plan::always_check),
-            "--loss" => parsed.always = Some(Plan::always_lose_ssd),
-            "--ranges" => parsed.always = Some(Plan::always_use_ranges),
-            "--grow" => parsed.always = Some(Plan::always_grow),
-            "--labels" => parsed.always = Some(Plan::always_label),
-            "--pins" => parsed.always = Some(Plan::always_pin),
             "--sector" => {
                 let value = words.next().ok_or("--sector wants VOLUME:SECTOR")?;
                 let (volume, sector) = value.split_once(':').ok_or("--sector wants VOLUME:SECTOR")?;
                 let bad = |_| "--sector wants VOLUME:SECTOR".to_string();
                 parsed.sector = Some((volume.parse().map_err(bad)?, sector.parse().map_err(bad)?));
             }
-            _ => return Err(USAGE.to_string()),
+            #[cfg(feature = "mutants")]
+            "--mistake" => engine::mutants::set(number()? as u32),
+            option => {
+                let kind = KINDS.into_iter().find(|(name, _)| *name == option);
+                parsed.always = Some(kind.ok_or_else(|| USAGE.to_string())?);
+            }
         }
     }
     Ok(parsed)
@@ -68,7 +80,7 @@ fn builder(arguments: &Arguments) -> Box<dyn Builder + Sync> {
 
 fn one(seed: u64, arguments: &Arguments) -> ExitCode {
     let mut plan = Plan::of(seed);
-    if let Some(always) = arguments.always {
+    if let Some((_, always)) = arguments.always {
         always(&mut plan);
     }
     if arguments.plan {
@@ -101,7 +113,7 @@ fn many(arguments: &Arguments) -> ExitCode {
         failures_max: arguments.failures,
         twice_every: 50,
         adjust: &|plan| {
-            if let Some(always) = arguments.always {
+            if let Some((_, always)) = arguments.always {
                 always(plan);
             }
         },
@@ -120,7 +132,10 @@ fn many(arguments: &Arguments) -> ExitCode {
     );
     for found in &totals.found {
         println!("FOUND seed {}: {}", found.seed, found.failure.what);
-        println!("  replay: cargo run -p simulator --release --bin soak -- --seed {}", found.seed);
+        // The kind and the planted mistakes' build change what a seed does.
+        let features = if cfg!(feature = "mutants") { " --features mutants" } else { "" };
+        let kind = arguments.always.map_or(String::new(), |(kind, _)| format!(" {kind}"));
+        println!("  replay: cargo run -p simulator --release{features} --bin soak -- --seed {}{kind}", found.seed);
     }
     if totals.found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
