@@ -109,6 +109,11 @@ impl Media {
         self.durable_at.clear();
     }
 
+    /// Sectors written that no flush covers, each as often as it was written.
+    pub fn unflushed_sectors(&self) -> usize {
+        self.undo.len()
+    }
+
     /// Where the next entry goes; a flush covers what lies before.
     pub fn position(&self) -> u64 {
         self.undo_start + self.undo.len() as u64

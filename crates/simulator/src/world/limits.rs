@@ -3,9 +3,23 @@
 use engine::api::{Io, IoKind};
 use page::Page;
 
+use super::name_of;
 use super::{Step, World, failed};
+use crate::disk::Disk;
+
+/// One GiB, hundreds of times what a device of a run holds.
+const UNFLUSHED_SECTORS_MAX: usize = 2 << 20;
 
 impl World<'_> {
+    /// No device is written over and over with never a flush. A run in which one is would go on, and take memory, until it has
+    /// been stuck for long.
+    pub fn check_flushes(&mut self) -> Step {
+        let unflushed = |device: &Disk| device.media.unflushed_sectors() > UNFLUSHED_SECTORS_MAX;
+        let Some(device) = self.devices.iter().position(unflushed) else { return Ok(()) };
+        let (name, pending, inside) = (name_of(device), self.pending_text(), self.system_mut().describe());
+        Err(failed(format!("{name}: {UNFLUSHED_SECTORS_MAX} sectors were written with no flush; pending: {pending}; {inside}")))
+    }
+
     /// C8: dirty data stays below its limit. A limit smaller than one request lets one through at a time, in each shard; and a limit
     /// made smaller takes effect as dirty blocks go home.
     pub fn check_dirty_limits(&mut self) -> Step {

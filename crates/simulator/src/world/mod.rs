@@ -429,6 +429,7 @@ impl<'a> World<'a> {
             let inside = self.system_mut().describe();
             return Err(failed(format!("no answer for {STEPS_MAX} steps; pending: {}; {inside}", self.pending_text())));
         }
+        self.check_flushes()?;
         let Some(happening) = self.queue.pop() else {
             return Err(failed(format!("nothing more will happen; pending: {}", self.pending_text())));
         };
