@@ -1,7 +1,9 @@
 //! Promises of a shard whose devices failed. A volume has left write-back only when no start can find dirty blocks of it: the log says so
 //! durably or, where the log has failed, the host has written down that nobody is to believe it. And a shard at rest stays at rest.
 
-use engine::api::{Action, Command, Completion, Event, IoError, IoKind, Op, Request, Target, VolumeOptions};
+use engine::api::{
+    Action, Command, Completion, Event, IoError, IoKind, Op, Outcome, RangeReply, RangeStep, Reply, Request, Target, VolumeOptions,
+};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
@@ -20,6 +22,7 @@ struct Rig {
     /// The SSD takes no writes and no flushes any more.
     ssd_broken: bool,
     replies: usize,
+    answers: Vec<Reply>,
     home_writes: usize,
     ios: usize,
     ssd_failed: bool,
@@ -41,6 +44,7 @@ impl Rig {
             now_ns: 0,
             ssd_broken: false,
             replies: 0,
+            answers: Vec::new(),
             home_writes: 0,
             ios: 0,
             ssd_failed: false,
@@ -66,6 +70,7 @@ impl Rig {
                 Action::Reply(reply) => {
                     assert_eq!(reply.result, Ok(()));
                     self.replies += 1;
+                    self.answers.push(reply);
                 }
                 Action::Event(Event::BackingFailed(VOLUME)) => self.backing_failed = true,
                 Action::Event(Event::SsdFailed { .. }) => self.ssd_failed = true,
@@ -75,6 +80,12 @@ impl Rig {
                 Action::Event(event) => panic!("{event:?}"),
             }
         }
+    }
+
+    /// The answer to the request of that number, if it came since this was asked last.
+    fn answer_to(&mut self, id: u64) -> Option<Reply> {
+        let at = self.answers.iter().position(|reply| reply.id == id)?;
+        Some(self.answers.swap_remove(at))
     }
 
     /// Lets that much time pass.
@@ -162,4 +173,68 @@ fn the_write_that_finds_the_ssd_lost_goes_to_the_backing_device() {
     rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
     rig.pass(1_000_000_000);
     assert_eq!((rig.replies, rig.home_writes), (2, 3));
+}
+
+/// A range is looked through slice by slice. What was dirty when it was looked at is passed by; if the SSD is lost before the next slice, it
+/// goes home, and must not stay in RAM when the range is written.
+#[test]
+fn what_goes_home_while_a_range_is_held_does_not_stay_in_ram() {
+    const EXTENT_BLOCKS: u64 = types::EXTENT_BLOCKS;
+    const EXTENTS: u64 = 12;
+    const RANGE: u64 = 100;
+    let mut rig = Rig::new();
+    let size_bytes = (EXTENTS + 1) * EXTENT_BLOCKS * types::BLOCK_BYTES;
+    rig.shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes, options: options(Mode::WriteBack) });
+    let at = |request: Request, block: u64| Request { start_sector: block * 8, ..request };
+    // One cached block in each extent, so that none is passed by as a whole; the first ones dirty, and in RAM.
+    let dirty = |extent: &u64| *extent < 4;
+    for extent in (0..EXTENTS).rev() {
+        let write = at(write_of(&rig, extent), extent * EXTENT_BLOCKS);
+        rig.shard.submit(rig.now_ns, write);
+        rig.pass(10_000_000);
+        if extent == 4 {
+            rig.shard.command(rig.now_ns, Command::Destage { token: TOKEN, volume: VOLUME });
+            rig.pass(10_000_000_000);
+        }
+    }
+    let clean = (0..EXTENTS).filter(|extent| !dirty(extent)).count();
+    assert_eq!((rig.replies, rig.home_writes), (EXTENTS as usize, clean));
+    let sectors = (EXTENTS * EXTENT_BLOCKS * 8) as u32;
+    let range = |step| Request {
+        id: RANGE,
+        volume: VOLUME,
+        op: Op::WriteZeroes,
+        fua: false,
+        start_sector: 0,
+        sectors,
+        pages: PageVec::new(),
+        bypass: None,
+        wanted: false,
+        range: Some(step),
+    };
+    let step = |rig: &mut Rig, step| {
+        rig.shard.submit(rig.now_ns, range(step));
+        rig.drain();
+        rig.answer_to(RANGE).map(|reply| reply.range.expect("of the range"))
+    };
+    assert_eq!(step(&mut rig, RangeStep::Hold), None, "it takes more than a slice");
+    rig.ssd_broken = true;
+    let write = at(write_of(&rig, 200), EXTENTS * EXTENT_BLOCKS);
+    rig.shard.submit(rig.now_ns, write);
+    rig.pass(10_000_000_000);
+    assert_eq!((rig.ssd_failed, rig.home_writes), (true, EXTENTS as usize), "what is dirty goes home");
+    rig.shard.command(rig.now_ns, Command::DegradedRecorded);
+    rig.pass(1_000_000);
+    rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
+    rig.pass(1_000_000_000);
+    let held = rig.answer_to(RANGE).and_then(|reply| reply.range);
+    assert_eq!(held, Some(RangeReply::Held { over_dirty: false }));
+    let Some(RangeReply::Written(write)) = step(&mut rig, RangeStep::Write { over_dirty: false }) else { panic!("it is written") };
+    rig.shard.submit(rig.now_ns, range(RangeStep::Release(write)));
+    rig.pass(1_000_000_000);
+    assert!(rig.answer_to(RANGE).is_some(), "the range is free");
+    let read = Request { op: Op::Read, fua: false, pages: PageVec::new(), ..write_of(&rig, 300) };
+    rig.shard.submit(rig.now_ns, read);
+    rig.pass(1_000_000_000);
+    assert_eq!(rig.answer_to(300).map(|reply| reply.outcome), Some(Outcome::Miss), "RAM held what the range has written over");
 }

@@ -188,7 +188,12 @@ impl Shard {
         }
         let range = keys_of(&self.ops.get(id).request);
         match self.ranges.held.iter_mut().find(|held| held.op == id) {
-            Some(held) => held.spoilt = false,
+            Some(held) => {
+                if core::mem::take(&mut held.spoilt) && !mutants::active(91) {
+                    // Dirty blocks that were passed by may have come home since, and RAM would keep them: look anew.
+                    held.from = held.range.start;
+                }
+            }
             None => {
                 let from = range.start;
                 let held = HeldRange { op: id, range: range.clone(), from, written: false, settles: false, spoilt: false, recorded: false };
