@@ -145,7 +145,7 @@ impl Checkpoint {
                 _ => return Ok(false),
             };
             for (slot, entry) in (first_slot..).zip(entries) {
-                if let Some(entry) = CheckpointEntry::decode(entry) {
+                if let Some(entry) = entry {
                     if usize::from(entry.volume) >= self.0.volumes.len() {
                         return Ok(false);
                     }

@@ -104,4 +104,6 @@ pub const ALL: &[(u32, &str)] = &[
     (87, "pins leave the cleaner no room"),
     (88, "policy map of a removed volume is used by its successor"),
     (89, "what hearth reads for itself counts although a client has written there meanwhile"),
+    (90, "checksums of payloads are stored so that those of the records' structure do not tell blocks of the same content apart"),
+    (91, "a range that began before the SSD was lost does not look again at what was dirty then"),
 ];

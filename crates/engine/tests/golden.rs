@@ -1,4 +1,4 @@
-//! Promise: a pool of format version 1 is recovered to the same blocks by every release.
+//! Promise: a pool of an older format version is recovered to the same blocks by every release.
 //!
 //! The image is the format crate's (its `tests/golden.rs` says how it is stored and what is in it): a sealed segment of a past session, a
 //! sealed and an open segment of the session that crashed, and a last group whose payload never arrived.
@@ -12,11 +12,15 @@ use format::checkpoint::LogEnd;
 use support::disk::Disk;
 use types::{ShardIndex, VolumeId};
 
-const GOLDEN: &[u8] = include_bytes!("../../format/tests/golden/v1.pages");
+const GOLDEN: [&[u8]; 3] = [
+    include_bytes!("../../format/tests/golden/v1.pages"),
+    include_bytes!("../../format/tests/golden/v2.pages"),
+    include_bytes!("../../format/tests/golden/v3.pages"),
+];
 
-fn golden_disk() -> Disk {
+fn golden_disk(golden: &[u8]) -> Disk {
     let mut disk = Disk::new(8 << 20);
-    let mut rest = GOLDEN;
+    let mut rest = golden;
     while let Some((number, after)) = rest.split_first_chunk::<8>() {
         let (length, after) = after.split_first_chunk::<2>().expect("a length");
         let (bytes, after) = after.split_at(usize::from(u16::from_le_bytes(*length)));
@@ -27,8 +31,12 @@ fn golden_disk() -> Disk {
 }
 
 #[test]
-fn version_one_is_recovered() {
-    let mut disk = golden_disk();
+fn all_versions_are_recovered() {
+    GOLDEN.into_iter().for_each(recovered);
+}
+
+fn recovered(golden: &[u8]) {
+    let mut disk = golden_disk(golden);
     let mut pool = superblock::load(&mut disk).expect("loads");
     assert_eq!((pool.superblock.generation, pool.superblock.session), (5, 2));
     let mut blocks = Vec::new();
@@ -54,8 +62,12 @@ fn version_one_is_recovered() {
 }
 
 #[test]
-fn version_one_is_inspected() {
-    let inspection = inspect(&mut golden_disk(), &mut |_, _| {});
+fn all_versions_are_inspected() {
+    GOLDEN.into_iter().for_each(inspected);
+}
+
+fn inspected(golden: &[u8]) {
+    let inspection = inspect(&mut golden_disk(golden), &mut |_, _| {});
     // Its only flaw: a volume that was marked as damaged.
     assert_eq!(inspection.problems.len(), 1, "{:?}", inspection.problems);
     assert_eq!((inspection.shards[0].headers, inspection.shards[0].footers, inspection.shards[0].payloads), (5, 2, 5));

@@ -13,12 +13,12 @@
 //!    0 magic "HRTHCHK1"      8 crc32c of bytes 12..           12 version u32
 //!   16 pool uuid            32 generation u64                40 shard u16    42 zero u16
 //!   44 first slot u32       48 entry count u32               52 zero
-//!   64 entries: key u64, checksum u32; zero behind the last, to the end of its page
+//!   64 entries: key u64, checksum u32 (masked, see crate::checksum, from version 3 on); zero behind the last, to the end of its page
 //! ```
 //! Key: bits 0..34 block, 34..44 place of the volume in the head's table, 44..52 mask, 52 in use, 53 dirty, 54..64 heat.
 
 use crate::bytes::{get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
-use crate::checksum::{header_matches, seal_header};
+use crate::checksum::{header_matches, mask, seal_header, unmask};
 use crate::layout::SHARDS_MAX;
 use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, PAGE_BYTES, is_read};
 use alloc::vec;
@@ -130,13 +130,13 @@ impl CheckpointEntry {
             | if entry.dirty { KEY_DIRTY } else { 0 }
             | u64::from(entry.heat) << KEY_HEAT_SHIFT;
         put_u64(&mut bytes, 0, key);
-        put_u32(&mut bytes, 8, entry.checksum);
+        put_u32(&mut bytes, 8, mask(entry.checksum));
         bytes
     }
 
-    /// Reads an entry; `None` for a slot that holds nothing.
+    /// Reads an entry of a chunk of that version; `None` for a slot that holds nothing.
     #[inline]
-    pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<CheckpointEntry> {
+    pub fn decode(bytes: &[u8; ENTRY_BYTES], version: u32) -> Option<CheckpointEntry> {
         let key = get_u64(bytes, 0);
         if key & KEY_USED == 0 {
             return None;
@@ -147,7 +147,7 @@ impl CheckpointEntry {
             mask: (key >> KEY_MASK_SHIFT) as u8,
             dirty: key & KEY_DIRTY != 0,
             heat: (key >> KEY_HEAT_SHIFT) as u16,
-            checksum: get_u32(bytes, 8),
+            checksum: unmask(get_u32(bytes, 8), version),
         })
     }
 }
@@ -235,11 +235,11 @@ impl ChunkHead {
         bytes
     }
 
-    /// Reads a chunk: its head and its entries as they were encoded.
+    /// Reads a chunk: its head, and an entry for each slot, `None` for a slot that holds nothing.
     ///
     /// # Errors
     /// Says why there is none.
-    pub fn decode(bytes: &[u8]) -> Result<(ChunkHead, &[[u8; ENTRY_BYTES]]), DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<(ChunkHead, impl Iterator<Item = Option<CheckpointEntry>>), DecodeError> {
         check_start(bytes, CHUNK_TABLE_AT, CHUNK_MAGIC)?;
         let head = ChunkHead {
             uuid: get_uuid(bytes, 16),
@@ -252,7 +252,8 @@ impl ChunkHead {
             return Err(DecodeError::Field { field: "entry count" });
         }
         let (entries, _) = bytes[CHUNK_TABLE_AT..].as_chunks();
-        Ok((head, &entries[..head.entries as usize]))
+        let version = get_u32(bytes, 12);
+        Ok((head, entries[..head.entries as usize].iter().map(move |entry| CheckpointEntry::decode(entry, version))))
     }
 }
 

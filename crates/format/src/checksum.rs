@@ -139,6 +139,38 @@ fn packed_crc(owner: PayloadOwner, checksum: u32, encoded: &[u8]) -> u32 {
     crc32c_continued(crc32c_continued(crc32c(encoded), &owner.address()), &checksum.to_le_bytes())
 }
 
+/// The first version that stores the checksums of payloads masked.
+const MASKED_FROM_VERSION: u32 = 3;
+
+/// What the mask adds, and by how many bits it rotates: as LevelDB masks the checksums in its log
+/// (`util/crc32c.h`).
+const MASK_ADDS: u32 = 0xa282_ead8;
+const MASK_ROTATES_BITS: u32 = 15;
+
+/// A payload's checksum as records and checkpoint entries store it.
+///
+/// They stand under a CRC-32C themselves, right behind the address that theirs covers. Plain, the two
+/// would add up to the same value for all blocks of the same content: a table of other blocks, say of
+/// older ones after a torn write, would pass for the right one.
+#[inline]
+pub(crate) fn mask(checksum: u32) -> u32 {
+    #[cfg(feature = "mutants")]
+    if crate::mutants::active(90) {
+        return checksum;
+    }
+    checksum.rotate_right(MASK_ROTATES_BITS).wrapping_add(MASK_ADDS)
+}
+
+/// The checksum of what a structure of that version stores.
+#[inline]
+pub(crate) fn unmask(stored: u32, version: u32) -> u32 {
+    #[cfg(feature = "mutants")]
+    if crate::mutants::active(90) {
+        return stored;
+    }
+    if version < MASKED_FROM_VERSION { stored } else { stored.wrapping_sub(MASK_ADDS).rotate_left(MASK_ROTATES_BITS) }
+}
+
 /// Where every stored structure keeps its CRC-32C, whatever its version; it covers all bytes after itself. Before it
 /// stands the magic number, which is compared as it is.
 pub(crate) const HEADER_CRC_AT: usize = 8;

@@ -201,7 +201,7 @@ impl Footer {
         if get_u32(bytes, 108) != rest_crc {
             return Err(DecodeError::Checksum);
         }
-        let records = decode_table(&bytes[TABLE_AT..], count as usize)?;
+        let records = decode_table(&bytes[TABLE_AT..], count as usize, get_u32(bytes, 12))?;
         Ok(Footer { head, records, marked_in_session: get_u64(bytes, 112) })
     }
 }

@@ -125,7 +125,7 @@ impl GroupHead {
         if head.tail_seq == 0 || head.tail_seq > head.segment_seq {
             return Err(DecodeError::Field { field: "tail seq" });
         }
-        let records = decode_table(&page[TABLE_AT..TABLE_AT + count * RECORD_BYTES], count)?;
+        let records = decode_table(&page[TABLE_AT..TABLE_AT + count * RECORD_BYTES], count, version)?;
         if !all_zero(&page[GroupHead::packed_in_header(&records).end..]) {
             return Err(DecodeError::Field { field: "padding" });
         }

@@ -34,9 +34,11 @@ pub use packed::{Encoding, Packed};
 pub use record::{Record, RecordKind};
 pub use superblock::{LogStart, Superblock, VolumeRecord};
 
-/// Version of everything that is written. A reader refuses higher ones and knows all before. 2: packed payloads begin in the header page of their group where
-/// no pages follow it.
-pub const FORMAT_VERSION: u32 = 2;
+/// Version of everything that is written. A reader refuses higher ones and knows all before.
+///
+/// 2: packed payloads begin in the header page of their group where no pages follow it. 3: checksums of
+/// payloads are stored masked ([`checksum`]).
+pub const FORMAT_VERSION: u32 = 3;
 /// The unit of every stored structure and of I/O to the SSD, in bytes.
 pub const PAGE_BYTES: usize = types::BLOCK_BYTES as usize;
 /// Records that fit a group's header page.

@@ -4,7 +4,7 @@
 //!  0 kind u8   1 mask u8   2 encoding u8 (0: plain; bit 7: vital)   3 object number, bits 32..40 (plain: zero)
 //!  4 volume u32
 //!  8 block u64
-//! 16 checksum u32                       (data and bases; else 0)
+//! 16 checksum u32, masked (crate::checksum) from version 3 on    (data and bases; else 0)
 //! 20 place u32, in 16-byte units        (of the payload in its segment, 0 without; clean note: of the noted payload, see below)
 //! 24 plain data: 256 u32, the payload's length in units | packed: payload length u16, in bytes  | clean note: the noted segment's seq u64
 //! 26                                                    |         zero u16                      |
@@ -15,7 +15,7 @@
 //! record gives its place, one of a packed record its ordinal (bit 31 and the count of packed records before it in its segment).
 
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
-use crate::checksum::{PayloadOwner, block_checksum};
+use crate::checksum::{PayloadOwner, block_checksum, mask, unmask};
 use crate::packed::{Encoding, PACKED_ORDINAL, PAGE_UNITS, Packed};
 use crate::{DecodeError, PAGE_BYTES};
 use types::{VOLUME_BLOCKS_MAX, VolumeId};
@@ -149,7 +149,7 @@ impl Record {
             RecordKind::DataClean | RecordKind::DataDirty | RecordKind::DataLost => {
                 assert!(self.mask != 0, "a payload without a valid sector");
                 into[1] = self.mask;
-                put_u32(into, 16, self.checksum);
+                put_u32(into, 16, mask(self.checksum));
                 put_u32(into, 20, self.slot_page * PAGE_UNITS);
                 put_u32(into, 24, PAGE_UNITS);
             }
@@ -169,23 +169,24 @@ impl Record {
         into[1] = self.mask;
         into[2] = packed.encoding as u8 | if packed.vital { VITAL } else { 0 };
         into[3] = (packed.object >> 32) as u8;
-        put_u32(into, 16, self.checksum);
+        put_u32(into, 16, mask(self.checksum));
         put_u32(into, 20, packed.place);
         put_u16(into, 24, packed.bytes);
         put_u32(into, 28, packed.object as u32);
     }
 
-    /// Reads a record from its [`RECORD_BYTES`] bytes, whose checksum the caller has verified.
+    /// Reads a record from its [`RECORD_BYTES`] bytes in a structure of that version, whose checksum the
+    /// caller has verified.
     ///
     /// # Errors
     /// [`DecodeError::Field`] for values no writer of this version gives.
-    pub fn decode(from: &[u8]) -> Result<Record, DecodeError> {
+    pub fn decode(from: &[u8], version: u32) -> Result<Record, DecodeError> {
         let wrong = |field| Err(DecodeError::Field { field });
         if get_u64(from, 8) >= VOLUME_BLOCKS_MAX {
             return wrong("record block");
         }
         if from[2] != 0 {
-            return Record::decode_packed(from);
+            return Record::decode_packed(from, version);
         }
         if from[3] != 0 {
             return wrong("record encoding");
@@ -212,7 +213,7 @@ impl Record {
             volume: VolumeId(get_u32(from, 4)),
             block: get_u64(from, 8),
             mask: from[1],
-            checksum: get_u32(from, 16),
+            checksum: if kind.is_data() { unmask(get_u32(from, 16), version) } else { get_u32(from, 16) },
             slot_page: if kind.is_data() { place / PAGE_UNITS } else { 0 },
             packed: None,
         };
@@ -229,7 +230,7 @@ impl Record {
         Ok(record)
     }
 
-    fn decode_packed(from: &[u8]) -> Result<Record, DecodeError> {
+    fn decode_packed(from: &[u8], version: u32) -> Result<Record, DecodeError> {
         let wrong = |field| Err(DecodeError::Field { field });
         let kind = match from[0] {
             KIND_DATA_CLEAN => RecordKind::DataClean,
@@ -254,7 +255,7 @@ impl Record {
             volume: VolumeId(get_u32(from, 4)),
             block: get_u64(from, 8),
             mask: from[1],
-            checksum: get_u32(from, 16),
+            checksum: unmask(get_u32(from, 16), version),
             slot_page: if encoding == Encoding::Raw { packed.place / PAGE_UNITS } else { 0 },
             packed: Some(packed),
         };
@@ -262,8 +263,9 @@ impl Record {
     }
 }
 
-/// Decodes `count` records standing one behind the other. Bytes after them must be zero.
-pub(crate) fn decode_table(from: &[u8], count: usize) -> Result<alloc::vec::Vec<Record>, DecodeError> {
+/// Decodes `count` records standing one behind the other in a structure of that version. Bytes after them
+/// must be zero.
+pub(crate) fn decode_table(from: &[u8], count: usize, version: u32) -> Result<alloc::vec::Vec<Record>, DecodeError> {
     if count * RECORD_BYTES > from.len() {
         return Err(DecodeError::Field { field: "record count" });
     }
@@ -271,5 +273,5 @@ pub(crate) fn decode_table(from: &[u8], count: usize) -> Result<alloc::vec::Vec<
     if !all_zero(rest) {
         return Err(DecodeError::Field { field: "padding" });
     }
-    table.chunks_exact(RECORD_BYTES).map(Record::decode).collect()
+    table.chunks_exact(RECORD_BYTES).map(|bytes| Record::decode(bytes, version)).collect()
 }

@@ -5,8 +5,8 @@ use format::footer::footer_pages_for;
 use format::packed::{OBJECTS_MAX, PACKED_BYTES_MAX, PACKED_BYTES_MIN, PACKED_ORDINAL};
 use format::record::RECORD_BYTES;
 use format::{
-    COUNT_MAX, DecodeError, Encoding, Footer, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, LogStart, Packed, Record, RecordKind,
-    Superblock, VolumeRecord,
+    COUNT_MAX, DecodeError, Encoding, FORMAT_VERSION, Footer, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, LogStart, Packed, Record,
+    RecordKind, Superblock, VolumeRecord, payload_checksum,
 };
 use types::{Mode, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId};
 
@@ -229,12 +229,12 @@ fn records() {
         GroupHead::lay_out(random.below(2000) as u32, &mut record);
         let mut bytes = [0; RECORD_BYTES];
         record[0].encode(&mut bytes);
-        assert_eq!(Record::decode(&bytes), Ok(record[0]), "seed {seed}");
+        assert_eq!(Record::decode(&bytes, FORMAT_VERSION), Ok(record[0]), "seed {seed}");
         for at in 0..RECORD_BYTES {
             for value in 0..=255 {
                 let mut changed = bytes;
                 changed[at] = value;
-                if let Ok(other) = Record::decode(&changed) {
+                if let Ok(other) = Record::decode(&changed, FORMAT_VERSION) {
                     let mut again = [0; RECORD_BYTES];
                     other.encode(&mut again);
                     assert_eq!(again, changed, "seed {seed}, byte {at}: {other:?}");
@@ -256,9 +256,9 @@ fn impossible_packed_records_are_refused() {
     };
     let check = |record: Record, at: usize, value: &[u8], field| {
         let mut bytes = bytes_of(record);
-        assert_eq!(Record::decode(&bytes), Ok(record));
+        assert_eq!(Record::decode(&bytes, FORMAT_VERSION), Ok(record));
         bytes[at..at + value.len()].copy_from_slice(value);
-        assert_eq!(Record::decode(&bytes), Err(DecodeError::Field { field }), "{value:?} at {at} of {record:?}");
+        assert_eq!(Record::decode(&bytes, FORMAT_VERSION), Err(DecodeError::Field { field }), "{value:?} at {at} of {record:?}");
     };
     let object = record(RecordKind::Base, base);
     check(object, 0, &[3], "record kind");
@@ -419,14 +419,14 @@ fn checkpoints() {
     };
     let decode = |bytes: &[u8]| {
         let (head, entries) = ChunkHead::decode(bytes)?;
-        Ok((head, entries.iter().map(CheckpointEntry::decode).collect()))
+        Ok((head, entries.collect()))
     };
     check(60, make_chunk, decode);
     // An entry has no checksum of its own: any twelve bytes give some entry or none.
     for seed in 0..1000 {
         let mut random = Random(seed);
         let bytes: [u8; ENTRY_BYTES] = core::array::from_fn(|_| random.next() as u8);
-        if let Some(entry) = CheckpointEntry::decode(&bytes) {
+        if let Some(entry) = CheckpointEntry::decode(&bytes, FORMAT_VERSION) {
             assert!(entry.block < VOLUME_BLOCKS_MAX && entry.volume < 1024);
         }
     }
@@ -436,11 +436,82 @@ fn checkpoints() {
 fn newer_versions_are_told_from_damage() {
     let mut random = Random(1);
     let (_, mut bytes) = encoded_group(&mut random);
-    bytes[12] = 3;
+    bytes[12] = FORMAT_VERSION as u8 + 1;
     assert_eq!(decoded_group(&bytes), Err(DecodeError::Checksum));
     let crc = format::checksum::crc32c(&bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(decoded_group(&bytes), Err(DecodeError::Version { found: 3 }));
+    assert_eq!(decoded_group(&bytes), Err(DecodeError::Version { found: FORMAT_VERSION + 1 }));
     bytes[0] = b'X';
     assert_eq!(decoded_group(&bytes), Err(DecodeError::Magic));
+}
+
+/// Records of the same content differ in their addresses and in the checksums that cover these. Both stand under the checksum of
+/// their structure, which must tell them apart: a torn write leaves sectors, or pages, of what stood there before.
+#[test]
+fn parts_of_an_older_structure_of_the_same_content_are_refused() {
+    let zeroes = |first: u64, count: u64| -> Vec<Record> {
+        let packed = Packed { encoding: Encoding::Zero, place: 0, bytes: 0, object: 0, vital: false };
+        let one = |block| Record {
+            kind: RecordKind::DataClean,
+            volume: VolumeId(1),
+            block,
+            mask: 0xff,
+            checksum: payload_checksum(VolumeId(1), block, &[0; 4096]),
+            slot_page: 0,
+            packed: Some(packed),
+        };
+        (first..first + count).map(one).collect()
+    };
+    let group = |first| {
+        let (uuid, shard) = ([1; 16], ShardIndex(0));
+        let head = GroupHead { uuid, session: 1, shard, segment_seq: 5, group: 9, tail_seq: 2, durable_group: 8, page: 0 };
+        let mut page = [0; 4096];
+        head.encode(&zeroes(first, 120), &[], &mut page);
+        page
+    };
+    let (new, old) = (group(1000), group(5000));
+    for sector in 1..8 {
+        let mut torn = new;
+        torn[sector * 512..][..512].copy_from_slice(&old[sector * 512..][..512]);
+        assert_eq!(GroupHead::decode(&torn), Err(DecodeError::Checksum), "sector {sector} of a group");
+    }
+    let layout = Layout::plan(64 << 20, 1, 1 << 20).expect("a pool");
+    let footer = |first| {
+        let head = FooterHead {
+            uuid: [1; 16],
+            session: 1,
+            shard: ShardIndex(0),
+            segment_seq: 5,
+            first_group: 9,
+            last_group: 12,
+            tail_seq: 2,
+            durable_group: 12,
+            resume_seq: 0,
+            resume_group: 0,
+            used_pages: 4,
+        };
+        head.encode(&layout, &zeroes(first, 248))
+    };
+    let (new, old) = (footer(1000), footer(5000));
+    assert_eq!(new.len(), 2 * 4096);
+    assert!(Footer::decode(&new, &[]).is_ok());
+    let torn = [&new[..4096], &old[4096..]].concat();
+    assert_eq!(Footer::decode(&torn, &[]), Err(DecodeError::Checksum), "the second page of a footer");
+    let chunk = |first: u64| {
+        let entry = |block| CheckpointEntry {
+            volume: 0,
+            block,
+            mask: 0xff,
+            dirty: false,
+            heat: 3,
+            checksum: payload_checksum(VolumeId(1), block, &[0; 4096]),
+        };
+        let entries: Vec<u8> = (first..first + 1000).flat_map(|block| CheckpointEntry::encode(Some(entry(block)))).collect();
+        let head = ChunkHead { uuid: [1; 16], generation: 7, shard: ShardIndex(0), first_slot: 0, entries: 1000 };
+        head.encode(&entries)
+    };
+    let (new, old) = (chunk(1000), chunk(5000));
+    let torn = [&new[..8192], &old[8192..]].concat();
+    assert_ne!(torn, new);
+    assert_eq!(ChunkHead::decode(&torn).map(drop), Err(DecodeError::Checksum), "the third page of a chunk");
 }

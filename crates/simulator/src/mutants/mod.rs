@@ -63,10 +63,10 @@ pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
 pub const SWELLING: [u32; 4] = [69, 70, 72, 83];
 
 /// Those of writes past a lost SSD, which few runs have; here all ([`Plan::always_lose_ssd`]).
-pub const LOSING: [u32; 5] = [43, 76, 77, 78, 79];
+pub const LOSING: [u32; 6] = [43, 76, 77, 78, 79, 91];
 
-/// Those of volumes that grow, which one run in ten has; here all ([`Plan::always_grow`]).
-pub const GROWING: [u32; 3] = [80, 81, 82];
+/// Those of volumes that grow, which one run in ten has; here all ([`Plan::always_grow`]). 90: so it was found as a true one.
+pub const GROWING: [u32; 4] = [80, 81, 82, 90];
 
 /// Those of what is said of objects, which one run in five has; here all ([`Plan::always_label`]).
 pub const LABELLING: [u32; 6] = [84, 85, 86, 87, 88, 89];
