@@ -113,3 +113,14 @@ export function nearest(times: number[], time: number): number {
   if (after === undefined) return low - 1;
   return before !== undefined && time - before < after - time ? low - 1 : low;
 }
+
+/** The event nearest to a time and at most `near` seconds from it; of several as near, the one told last. */
+export function nearestEvent<T extends { number: number; unix_s: number }>(events: readonly T[], time: number, near: number): T | undefined {
+  let found: T | undefined;
+  let least = near;
+  for (const event of events) {
+    const distance = Math.abs(event.unix_s - time);
+    if (distance < least || (distance === least && event.number > (found?.number ?? -1))) [found, least] = [event, distance];
+  }
+  return found;
+}

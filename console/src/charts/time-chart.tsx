@@ -9,7 +9,7 @@ import { palette, type Colour } from "../theme";
 import { sentence } from "../ui/toast";
 import type { Table } from "./history";
 import { LEFT, paint, RIGHT } from "./paint";
-import { nearest, type Scale } from "./scale";
+import { nearest, nearestEvent, type Scale } from "./scale";
 import { ends, type Window } from "./window";
 
 export type Unit = "ratio" | "us" | "per_second" | "bytes" | "bytes_s";
@@ -118,7 +118,7 @@ export function TimeChart({ title, unit, lines, table, window, of }: Props) {
     if (at === null || width.value === 0) return undefined;
     const [from, to] = shown.value;
     const near = ((to - from) / (width.value - LEFT - RIGHT)) * NEAR;
-    return happened.value.find((one) => Math.abs(one.unix_s - at) <= near);
+    return nearestEvent(happened.value, at, near);
   });
   return (
     <figure class="chart">

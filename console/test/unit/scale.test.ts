@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nearest, share, timeLabel, timeTicks, valueEnds, valueTicks } from "../../src/charts/scale";
+import { nearest, nearestEvent, share, timeLabel, timeTicks, valueEnds, valueTicks } from "../../src/charts/scale";
 
 const unix = (...date: [number, number, number, number?, number?, number?]): number => new Date(date[0], date[1] - 1, ...(date.slice(2) as [number])).getTime() / 1000;
 const labels = (from: number, to: number, most: number): string[] => {
@@ -60,4 +60,11 @@ test("the nearest time is found", () => {
   const times = [10, 20, 40];
   assert.deepEqual([0, 10, 14, 16, 29, 31, 99].map((time) => nearest(times, time)), [0, 0, 0, 1, 1, 2, 2]);
   assert.equal(nearest([], 5), -1);
+});
+
+test("of several events the nearest is told, and of those of one second the last", () => {
+  const events = [100, 103, 103, 110].map((unix_s, number) => ({ number, unix_s }));
+  const told = (time: number): number | undefined => nearestEvent(events, time, 4)?.number;
+  assert.deepEqual([95, 96, 101, 102, 103, 107, 108].map(told), [undefined, 0, 0, 2, 2, 3, 3]);
+  assert.equal(nearestEvent([...events].reverse(), 103, 4)?.number, 2);
 });
