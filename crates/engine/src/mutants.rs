@@ -106,4 +106,5 @@ pub const ALL: &[(u32, &str)] = &[
     (89, "what hearth reads for itself counts although a client has written there meanwhile"),
     (90, "checksums of payloads are stored so that those of the records' structure do not tell blocks of the same content apart"),
     (91, "a range that began before the SSD was lost does not look again at what was dirty then"),
+    (92, "a block that could not be read is tried again together with its neighbours"),
 ];

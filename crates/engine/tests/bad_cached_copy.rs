@@ -41,6 +41,11 @@ struct Rig {
     held: Vec<Io>,
 }
 
+/// Nothing goes home before it is asked to.
+fn options() -> VolumeOptions {
+    VolumeOptions { mode: Mode::WriteBack, write_cache_depth_ns: u64::MAX / 2, ..VolumeOptions::default() }
+}
+
 impl Rig {
     fn new() -> Rig {
         let pool = PagePool::new(PAGES_MIN + 1024);
@@ -48,8 +53,8 @@ impl Rig {
         let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks: 0, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
-        let options = VolumeOptions { mode: Mode::WriteBack, write_cache_depth_ns: u64::MAX / 2, ..VolumeOptions::default() };
-        shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: VOLUME_BYTES as u64, options });
+        let id = VolumeId(1);
+        shard.command(0, Command::Attach { volume: VOLUME, id, size_bytes: VOLUME_BYTES as u64, options: options() });
         let (ssd, backing) = (vec![0; SSD_BYTES as usize], vec![0; VOLUME_BYTES]);
         Rig { shard, pool, ssd, backing, ssd_is: Ssd::Sound, now_ns: 1, done: Vec::new(), holds: None, held: Vec::new() }
     }
@@ -223,6 +228,36 @@ fn a_neighbour_that_can_be_read_goes_home() {
     assert_eq!(rig.backing[4 * 4096 + 1024..4 * 4096 + 2560], [9; 1536]);
     assert_eq!(rig.read(3).result, Err(RequestError::Io), "what is lost is told");
     rig.ssd_is = Ssd::Sound;
+}
+
+/// A block that cannot be read keeps no other from going home, even where destage waits as long between two runs as such a
+/// block rests.
+#[test]
+fn the_others_of_an_extent_go_home_at_the_lowest_rate() {
+    let mut rig = Rig::new();
+    let options = VolumeOptions { destage_rate_bytes: Some(1 << 20), ..options() };
+    rig.shard.command(rig.now_ns, Command::SetOptions { token: 2, volume: VOLUME, options });
+    rig.drain();
+    assert_eq!(rig.done.pop(), Some(Ok(())));
+    (0..240).for_each(|block| rig.write(block, if block == 40 { 7 } else { 1 }));
+    assert_eq!(rig.request(Op::Flush, 0, 0, PageVec::new()).result, Ok(()));
+    rig.ssd_is = Ssd::FlipsBitsOf(7);
+    rig.shard.command(rig.now_ns, Command::Destage { token: 1, volume: VOLUME });
+    let at_home = |rig: &Rig| rig.backing.chunks(4096).filter(|block| block[0] == 1).count();
+    for _ in 0..30 {
+        rig.drain();
+        rig.now_ns += 1_000_000_000;
+        rig.shard.tick(rig.now_ns);
+    }
+    assert_eq!(at_home(&rig), 239, "all but the one go home in half a minute");
+    let told = rig.done.pop().expect("the command has ended").expect_err("one block is not at home");
+    assert!(told.starts_with("1 dirty block"), "{told}");
+
+    // What can be read again after all goes home.
+    rig.ssd_is = Ssd::Sound;
+    rig.now_ns += 1_000_000_000;
+    rig.destage();
+    assert_eq!(rig.backing[40 * 4096], 7);
 }
 
 /// Who leaves write-back must find no dirty block at the next start: neither one that came home nor one that was written over there.

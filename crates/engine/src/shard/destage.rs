@@ -11,6 +11,7 @@
 
 mod picking;
 mod reading;
+mod unreadable;
 
 use super::fetch::Wanted;
 use super::proof::Proof;
@@ -30,6 +31,7 @@ use core::fmt::Write;
 use core::ops::Range;
 use page::{Page, PageMutVec, PageVec};
 use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
+use unreadable::Unreadable;
 
 /// Runs between being picked and being written, at most, whatever the pace allows: bounds pages held by destage.
 const RUN_PAGES_IN_FLIGHT_MAX: usize = 512;
@@ -72,6 +74,8 @@ struct Sweep {
     next: Option<ExtentKey>,
     /// How often it has come to the end of the volume.
     passes: u64,
+    /// The last run was another try of a block that could not be read.
+    retried: bool,
     /// Extents of the sweep through what is old, in the order in which they are next.
     aged: VecDeque<ExtentKey>,
     /// Bring everything home.
@@ -102,8 +106,7 @@ pub struct Destager {
     candidates: BTreeSet<ExtentKey>,
     demanded: Set<Key>,
     waiters: Map<Key, Vec<OpId>>,
-    /// Dirty blocks that could not be read from the SSD, and when to try again. They do not hold up their neighbours.
-    unreadable: Map<Key, u64>,
+    unreadable: Unreadable,
     /// Runs in memory that wait for their records to be durable.
     waiting_durable: Vec<u32>,
     pages: usize,
@@ -125,6 +128,11 @@ impl Shard {
     /// A block of the range whose destage write may be on its way to the backing device.
     pub(super) fn on_its_way_home_in(&self, range: &Range<Key>) -> Option<Key> {
         self.destager.on_the_way.keys().find(|key| range.contains(key)).copied()
+    }
+
+    /// Whether the block is in a run, or a client's write to the backing device covers it.
+    fn is_held_back(&self, key: Key) -> bool {
+        self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.is_shielded(key)
     }
 
     /// Whether a client's write to the backing device covers the block: destage leaves it alone.
@@ -163,24 +171,9 @@ impl Shard {
         !self.destager.runs.iter().any(|(id, other)| *id < run && other.first.volume() == index)
     }
 
-    /// The block has new content, or none: what could not be read does not matter any more.
-    pub(super) fn destage_replaced(&mut self, key: Key) {
-        self.destager.unreadable.remove(&key);
-    }
-
-    /// Whether it is a dirty block that cannot be read from the SSD.
-    pub(super) fn is_unreadable(&self, key: Key) -> bool {
-        self.destager.unreadable.contains_key(&key)
-    }
-
-    /// Dirty blocks of the volume that destage could not read from the SSD, and that nobody has written anew since.
-    pub fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
-        self.destager.unreadable.keys().filter(|key| key.volume() == index).count() as u64
-    }
-
     /// The volume is gone.
     pub(super) fn destage_forget(&mut self, index: VolumeIndex) {
-        self.destager.unreadable.retain(|key, _| key.volume() != index);
+        self.destager.unreadable.forget(index);
         self.destager.sweeps.remove(&index.0);
         self.throttle.forget(index);
         self.destager.demanded.retain(|key| key.volume() != index);
@@ -309,7 +302,7 @@ impl Shard {
             if stuck || !self.dirty.contains(key) {
                 self.destager.demanded.remove(&key);
                 self.wake_destage_waiters(key);
-            } else if !self.is_on_its_way_home(key) && !self.destager.written.contains_key(&key) && !self.is_shielded(key) {
+            } else if !self.is_held_back(key) {
                 self.start_run(key, 1);
             }
         }
@@ -361,12 +354,10 @@ impl Shard {
             if self.destager.pages >= RUN_PAGES_IN_FLIGHT_MAX {
                 return;
             }
-            let picked = if all { self.next_run_of_sweep(index) } else { self.next_aged_run(index, depth_ns) };
-            let Some((first, count)) = picked else {
+            let Some((first, count)) = self.next_run(index, if all { None } else { Some(depth_ns) }) else {
                 if all {
-                    // One whose rest is over is on its way: its completion looks again.
-                    let rests = self.destager.unreadable.iter().filter(|(key, until_ns)| key.volume() == index && **until_ns > now_ns);
-                    let nothing_until_ns = rests.map(|(_, until_ns)| *until_ns).min().unwrap_or(u64::MAX);
+                    // One whose rest is over is on its way, or held back: the end of that looks again.
+                    let nothing_until_ns = self.destager.unreadable.next_ns(index, now_ns).unwrap_or(u64::MAX);
                     self.destager.sweeps.entry(index.0).or_default().nothing_until_ns = nothing_until_ns;
                 }
                 return;
@@ -629,7 +620,7 @@ impl Shard {
             for ahead in 0..run.slots.len() as u64 {
                 let key = Key(run.first.0 + ahead);
                 let slot = self.destager.written.remove(&key).expect("a written block");
-                self.destager.unreadable.remove(&key);
+                self.destager.unreadable.remove(key);
                 self.destager.candidates.insert(key.extent());
                 // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
                 // version as a clean block over the new one. It stays dirty until that write makes it void.

@@ -60,7 +60,7 @@ pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
 
 /// Those that only runs can meet in which dirty blocks outgrow the log: one in thirty does it by itself, here all ([`Plan::always_swell`]). 70, 72: many of them
 /// are damaged besides ([`Plan::damage_writes`]).
-pub const SWELLING: [u32; 4] = [69, 70, 72, 83];
+pub const SWELLING: [u32; 5] = [69, 70, 72, 83, 92];
 
 /// Those of writes past a lost SSD, which few runs have; here all ([`Plan::always_lose_ssd`]).
 pub const LOSING: [u32; 6] = [43, 76, 77, 78, 79, 91];

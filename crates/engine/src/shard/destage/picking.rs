@@ -29,8 +29,7 @@ impl Shard {
                     self.destager.sweeps.entry(index.0).or_default().next = Some(extent);
                     return Some(run);
                 }
-                // A block that rests after a failed read becomes free by time alone.
-                if !self.destager.unreadable.keys().any(|key| key.extent() == extent) {
+                if !mutants::active(92) {
                     self.destager.candidates.remove(&extent);
                 }
                 from = ExtentKey(extent.0 + 1);
@@ -87,7 +86,7 @@ impl Shard {
             let key = extent.key(index);
             let held =
                 !mutants::active(27) && self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.is_shielded(key);
-            !held && self.destager.unreadable.get(&key).is_none_or(|retry_at_ns| *retry_at_ns <= self.now_ns)
+            !held && !self.is_left_to_retries(key)
         };
         let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;
         let is_partial = |index: usize| self.partial.contains_key(&extent.key(index));
@@ -111,9 +110,8 @@ impl Shard {
     /// Every dirty block that nothing holds back is in an extent that a sweep will look at: else it would never go home.
     pub(in crate::shard) fn check_candidates(&self) {
         let destager = &self.destager;
-        let is_held = |key: Key| self.is_on_its_way_home(key) || destager.written.contains_key(&key) || self.is_shielded(key);
         for key in self.dirty.iter().filter(|key| !destager.candidates.contains(&key.extent())) {
-            assert!(is_held(key) || destager.unreadable.contains_key(&key), "no sweep looks at dirty {key:?}");
+            assert!(self.is_held_back(key) || destager.unreadable.contains(key), "no sweep looks at dirty {key:?}");
         }
     }
 }

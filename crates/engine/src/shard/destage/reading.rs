@@ -3,7 +3,6 @@
 use super::super::Shard;
 use super::super::fetch::Unfetched;
 use super::super::singly::DestagePart;
-use super::RETRY_AFTER_NS;
 use crate::api::IoError;
 use crate::key::Key;
 use crate::mutants;
@@ -54,15 +53,6 @@ impl Shard {
             }
         }
         self.destage_part_read(run);
-    }
-
-    fn destage_cannot_read(&mut self, key: Key, unreadable: bool) {
-        // Overwritten or made void meanwhile: then it no longer matters; a newer version is not worse for it.
-        let current = self.index.get(key).is_some_and(|slot| self.destager.on_the_way.get(&key) == Some(&slot));
-        if current && self.dirty.contains(key) {
-            self.cached_copy_is_bad(key, unreadable);
-            self.destager.unreadable.insert(key, self.now_ns + RETRY_AFTER_NS);
-        }
     }
 
     fn destage_part_read(&mut self, run: u32) {
