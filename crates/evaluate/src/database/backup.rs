@@ -162,6 +162,11 @@ impl Backup {
         Ok(false)
     }
 
+    /// Ends it before its time.
+    pub fn stop(&mut self) {
+        self.running.end();
+    }
+
     /// Bytes it has read from storage, as far as was seen.
     pub fn read_bytes(&self) -> u64 {
         self.seen.map_or(0, |(first, last)| last.saturating_sub(first))

@@ -3,9 +3,12 @@
 //! A volume counts the hits of all who read, and a backup reads much. So the hit rate of the *application*
 //! is of bytes: 1 - missed / read. *Read* is what the volume was asked for, less what the kernel counted
 //! as read by the backup ([`Backup::read_bytes`]). *Missed* is what `hearth stream list` tells of reads
-//! that the cache did not answer, less its classes backup and scan. A read of the backup that is not
-//! recognised counts as one that the application missed: the figure is then too low. While no backup
-//! runs, the volume's own counters tell the same; both are given.
+//! that the cache did not answer, less its classes backup and scan. What the backup read beyond those
+//! was hits of it, or misses that were not recognised: nobody can tell which. The figure is therefore a
+//! least and a most, with none and with all of it unrecognised. While no backup runs, the volume's own
+//! counters tell the same; both are given.
+//!
+//! A backup that would take too long is stopped: what the application keeps beside it is known by then.
 //!
 //! The database is warm when it begins, and its load goes on through all of it. The other arm has the same
 //! load for as long, without the backup: what changes there by itself is no fault of a backup.
@@ -27,6 +30,8 @@ use std::time::Instant;
 
 /// The share of its hits that the application is to keep.
 const KEPT_MIN: f64 = 0.95;
+/// A backup may take so long to stop, in seconds.
+const STOP_S: f64 = 5.0;
 const MODE: &str = "write-back";
 
 /// See the module.
@@ -73,6 +78,13 @@ struct Parts {
     rest: u64,
     /// What must be left of that after the backup.
     after_min: f64,
+}
+
+impl Parts {
+    /// When a backup is stopped, so that enough is left after it.
+    fn stop_s(&self) -> f64 {
+        self.before + self.rest as f64 - self.after_min - STOP_S
+    }
 }
 
 fn parts(scale: super::Scale) -> Parts {
@@ -130,8 +142,14 @@ fn leg(context: &Context, case: &Case, arm: &Arm, round: u32) -> Result<Leg, Tro
     let told = std::cell::RefCell::new(None);
     let drive = |device: &Device, beside: &mut crate::database::Beside<'_>| -> Result<Driven, Trouble> {
         let cached = device.cached().ok_or_else(|| Trouble::Failed("it has no cache".into()))?;
-        let mut timeline =
-            Timeline { way: (arm.id == "beside").then_some(way), parts, begun: Instant::now(), marks: Vec::new(), backup: None };
+        let mut timeline = Timeline {
+            way: (arm.id == "beside").then_some(way),
+            parts,
+            begun: Instant::now(),
+            marks: Vec::new(),
+            backup: None,
+            stopped: false,
+        };
         let driven = match way {
             Way::PgDump => {
                 let databases = [DATABASE.to_owned()];
@@ -200,6 +218,8 @@ struct Timeline {
     /// At the begin, where the backup begins, where it ends, at the end.
     marks: Vec<Mark>,
     backup: Option<Backup>,
+    /// The backup took too long.
+    stopped: bool,
 }
 
 impl Timeline {
@@ -219,7 +239,11 @@ impl Timeline {
                     Some(backup) => backup.is_done(server)?,
                     None => now_s >= self.marks[1].at_s + self.parts.beside,
                 };
-                if over {
+                self.stopped = !over && now_s >= self.parts.stop_s();
+                if let Some(backup) = self.backup.as_mut().filter(|_| self.stopped) {
+                    backup.stop();
+                }
+                if over || self.stopped {
                     self.marks.push(Mark::take(cached, now_s)?);
                 }
             }
@@ -242,7 +266,7 @@ impl Timeline {
         if self.way.is_some() && backup_bytes == 0 {
             return Err(Trouble::Failed("nobody could see what the backup read".into()));
         }
-        Ok(Told { marks: [first, begun, ended, last], backup_bytes, with_backup: self.way.is_some() })
+        Ok(Told { marks: [first, begun, ended, last], backup_bytes, with_backup: self.way.is_some(), stopped: self.stopped })
     }
 }
 
@@ -252,17 +276,30 @@ struct Told {
     marks: [Mark; 4],
     backup_bytes: u64,
     with_backup: bool,
+    stopped: bool,
 }
 
 impl Told {
-    /// Hits of the application by bytes: before, beside and after.
+    /// Hits of the application by bytes: before, beside and after; beside at least.
     fn hits(&self) -> [f64; 3] {
-        let part = |nth: usize, others: u64| {
-            let (from, to) = (&self.marks[nth], &self.marks[nth + 1]);
-            let read = (to.cache.host_read_bytes - from.cache.host_read_bytes).saturating_sub(others);
-            1.0 - (to.missed.saturating_sub(from.missed)) as f64 / read.max(1) as f64
-        };
-        [part(0, 0), part(1, self.backup_bytes), part(2, 0)].map(|share| share.clamp(0.0, 1.0))
+        [self.part(0, 0, 0), self.part(1, self.backup_bytes, 0), self.part(2, 0, 0)]
+    }
+
+    /// Beside the backup, if all that it read and that was not recognised missed.
+    fn beside_most(&self) -> f64 {
+        self.part(1, self.backup_bytes, self.backup_bytes.saturating_sub(self.scanned()))
+    }
+
+    fn part(&self, nth: usize, others: u64, others_missed: u64) -> f64 {
+        let (from, to) = (&self.marks[nth], &self.marks[nth + 1]);
+        let read = (to.cache.host_read_bytes - from.cache.host_read_bytes).saturating_sub(others);
+        let missed = to.missed.saturating_sub(from.missed).saturating_sub(others_missed);
+        (1.0 - missed as f64 / read.max(1) as f64).clamp(0.0, 1.0)
+    }
+
+    /// Bytes of misses beside the backup that were recognised as its.
+    fn scanned(&self) -> u64 {
+        self.marks[2].scanned - self.marks[1].scanned
     }
 
     /// By the volume's counters, which know no application.
@@ -279,14 +316,16 @@ impl Told {
             ("counted_before", counted[0]),
             ("counted_beside", counted[1]),
             ("counted_after", counted[2]),
+            ("hits_beside_most", self.beside_most()),
             ("kept_beside", beside / before.max(1e-9)),
+            ("kept_beside_most", self.beside_most() / before.max(1e-9)),
             ("kept_after", counted[2] / counted[0].max(1e-9)),
         ];
         if self.with_backup {
             figures.extend([
                 ("backup_s", self.marks[2].at_s - self.marks[1].at_s),
                 ("backup_bytes", self.backup_bytes as f64),
-                ("scanned_missed_bytes", (self.marks[2].scanned - self.marks[1].scanned) as f64),
+                ("scanned_missed_bytes", self.scanned() as f64),
             ]);
         }
         figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -298,15 +337,16 @@ impl Told {
         let what = if self.with_backup { "the backup" } else { "no backup" };
         let verdict = |kept: f64| if kept >= KEPT_MIN { "kept" } else { "MISSED" };
         let (beside_kept, after_kept) = (beside / before.max(1e-9), counted[2] / counted[0].max(1e-9));
+        let (most, most_kept) = (self.beside_most(), self.beside_most() / before.max(1e-9));
+        let beside_words = if self.with_backup && most > beside {
+            let told = if verdict(beside_kept) == verdict(most_kept) { verdict(most_kept) } else { "not told apart" };
+            let range = |least: f64, most: f64| format!("{} to {}", percent(least), percent(most));
+            format!("{} beside it ({} of that: {told})", range(beside, most), range(beside_kept, most_kept))
+        } else {
+            format!("{} beside it ({} of that: {})", percent(beside), percent(beside_kept), verdict(beside_kept))
+        };
         let mut words = vec![
-            format!(
-                "hits of the application by bytes, {what}: {} before, {} beside it ({} of that: {}), {} after it",
-                percent(before),
-                percent(beside),
-                percent(beside_kept),
-                verdict(beside_kept),
-                percent(after)
-            ),
+            format!("hits of the application by bytes, {what}: {} before, {beside_words}, {} after it", percent(before), percent(after)),
             format!(
                 "by the volume's counters, in which a backup is like any other reader: {}, {}, {}; after it {} of before: {}",
                 percent(counted[0]),
@@ -317,13 +357,13 @@ impl Told {
             ),
         ];
         if self.with_backup {
-            let scanned = self.marks[2].scanned - self.marks[1].scanned;
             let bytes = control::human::bytes;
             words.push(format!(
-                "the backup took {:.0} s and read {}; {} of reads that the cache did not answer were recognised as backup or scan",
+                "the backup {} {:.0} s and read {}; {} of reads that the cache did not answer were recognised as backup or scan",
+                if self.stopped { "was stopped after" } else { "took" },
                 self.marks[2].at_s - self.marks[1].at_s,
                 bytes(self.backup_bytes),
-                bytes(scanned)
+                bytes(self.scanned())
             ));
         }
         words
@@ -343,10 +383,19 @@ mod tests {
     fn what_a_backup_reads_is_not_the_applications() {
         // The application reads 1000 bytes a part and misses 100; the backup reads 5000, half of them hits.
         let marks = [mark(0.0, 0, 0, 0, 0), mark(1.0, 1000, 100, 90, 10), mark(2.0, 7000, 200, 430, 270), mark(3.0, 8000, 400, 510, 290)];
-        let told = Told { marks, backup_bytes: 5000, with_backup: true };
+        let told = Told { marks, backup_bytes: 5000, with_backup: true, stopped: false };
         let hits = told.hits().map(|share| (share * 100.0).round());
         assert_eq!(hits, [90.0, 90.0, 80.0]);
         assert!(told.words()[0].contains(": kept"), "{:?}", told.words());
+        assert_eq!(told.beside_most(), 1.0, "nothing was recognised: all of it may have missed");
+        // 100 more were missed beside it, and 4950 of the backup's misses recognised: up to 50 of those 100 are the backup's.
+        let mut unsure = told;
+        (unsure.marks[2].missed, unsure.marks[2].scanned) = (300, 4950);
+        let hits = [unsure.hits()[1], unsure.beside_most()].map(|share| (share * 100.0).round());
+        assert_eq!(hits, [80.0, 85.0]);
+        assert!(unsure.words()[0].contains("88.9 % to 94.4 % of that: MISSED"), "{:?}", unsure.words());
+        unsure.marks[2].scanned = 4900;
+        assert!(unsure.words()[0].contains("88.9 % to 100.0 % of that: not told apart"), "{:?}", unsure.words());
         // After it, 80 of 100: less than 95 % of 90 of 100.
         assert!(told.words()[1].ends_with("88.9 % of before: MISSED"), "{:?}", told.words());
         // Without what the kernel counted, the backup's hits would be the application's.
@@ -357,7 +406,7 @@ mod tests {
     fn a_leg_that_was_too_short_tells_nothing() {
         let begun = Instant::now();
         let marks = vec![Mark::default(), Mark::default(), Mark::default()];
-        let mut timeline = Timeline { way: None, parts: parts(super::super::Scale::Toy), begun, marks, backup: None };
+        let mut timeline = Timeline { way: None, parts: parts(super::super::Scale::Toy), begun, marks, backup: None, stopped: false };
         assert!(timeline.tell().expect_err("it did not end").to_string().contains("did not end within"));
         timeline.marks.push(Mark { at_s: 1.0, ..Mark::default() });
         assert!(timeline.tell().expect_err("nothing is left").to_string().contains("only 1 s were left"));
