@@ -30,6 +30,8 @@ use std::time::Instant;
 
 /// The share of its hits that the application is to keep.
 const KEPT_MIN: f64 = 0.95;
+/// Where fewer hit before the backup, there is nothing to keep.
+const HITS_MIN: f64 = 0.01;
 /// A backup may take so long to stop, in seconds.
 const STOP_S: f64 = 5.0;
 const MODE: &str = "write-back";
@@ -270,6 +272,29 @@ impl Timeline {
     }
 }
 
+/// The part of the hits before that is left; `None` where there were none worth the name.
+fn kept_of(now: f64, before: f64) -> Option<f64> {
+    (before >= HITS_MIN).then(|| now / before)
+}
+
+/// The same in words, with a verdict; of hits that are known as a least and a most.
+fn kept_words(least: f64, most: f64, before: f64) -> String {
+    let (Some(least), Some(most)) = (kept_of(least, before), kept_of(most, before)) else {
+        return "too few hits before it to keep".into();
+    };
+    let range = if most > least { format!("{} to {}", percent(least), percent(most)) } else { percent(least) };
+    let verdict = match () {
+        () if least >= KEPT_MIN => "kept",
+        () if most < KEPT_MIN => "MISSED",
+        () => "not told apart",
+    };
+    format!("{range} of before: {verdict}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 /// What came of a leg.
 #[derive(Clone, Copy, Debug)]
 struct Told {
@@ -317,10 +342,10 @@ impl Told {
             ("counted_beside", counted[1]),
             ("counted_after", counted[2]),
             ("hits_beside_most", self.beside_most()),
-            ("kept_beside", beside / before.max(1e-9)),
-            ("kept_beside_most", self.beside_most() / before.max(1e-9)),
-            ("kept_after", counted[2] / counted[0].max(1e-9)),
         ];
+        let kept =
+            [("kept_beside", beside, before), ("kept_beside_most", self.beside_most(), before), ("kept_after", counted[2], counted[0])];
+        figures.extend(kept.into_iter().filter_map(|(name, now, before)| Some((name, kept_of(now, before)?))));
         if self.with_backup {
             figures.extend([
                 ("backup_s", self.marks[2].at_s - self.marks[1].at_s),
@@ -332,28 +357,21 @@ impl Told {
     }
 
     fn words(&self) -> Vec<String> {
-        let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let ([before, beside, after], counted) = (self.hits(), self.counted());
         let what = if self.with_backup { "the backup" } else { "no backup" };
-        let verdict = |kept: f64| if kept >= KEPT_MIN { "kept" } else { "MISSED" };
-        let (beside_kept, after_kept) = (beside / before.max(1e-9), counted[2] / counted[0].max(1e-9));
-        let (most, most_kept) = (self.beside_most(), self.beside_most() / before.max(1e-9));
-        let beside_words = if self.with_backup && most > beside {
-            let told = if verdict(beside_kept) == verdict(most_kept) { verdict(most_kept) } else { "not told apart" };
-            let range = |least: f64, most: f64| format!("{} to {}", percent(least), percent(most));
-            format!("{} beside it ({} of that: {told})", range(beside, most), range(beside_kept, most_kept))
-        } else {
-            format!("{} beside it ({} of that: {})", percent(beside), percent(beside_kept), verdict(beside_kept))
+        let most = self.beside_most();
+        let beside_words = match kept_words(beside, most, before) {
+            kept if self.with_backup && most > beside => format!("{} to {} beside it ({kept})", percent(beside), percent(most)),
+            kept => format!("{} beside it ({kept})", percent(beside)),
         };
         let mut words = vec![
             format!("hits of the application by bytes, {what}: {} before, {beside_words}, {} after it", percent(before), percent(after)),
             format!(
-                "by the volume's counters, in which a backup is like any other reader: {}, {}, {}; after it {} of before: {}",
+                "by the volume's counters, in which a backup is like any other reader: {}, {}, {} ({})",
                 percent(counted[0]),
                 percent(counted[1]),
                 percent(counted[2]),
-                percent(after_kept),
-                verdict(after_kept)
+                kept_words(counted[2], counted[2], counted[0])
             ),
         ];
         if self.with_backup {
@@ -393,11 +411,12 @@ mod tests {
         (unsure.marks[2].missed, unsure.marks[2].scanned) = (300, 4950);
         let hits = [unsure.hits()[1], unsure.beside_most()].map(|share| (share * 100.0).round());
         assert_eq!(hits, [80.0, 85.0]);
-        assert!(unsure.words()[0].contains("88.9 % to 94.4 % of that: MISSED"), "{:?}", unsure.words());
+        assert!(unsure.words()[0].contains("88.9 % to 94.4 % of before: MISSED"), "{:?}", unsure.words());
         unsure.marks[2].scanned = 4900;
-        assert!(unsure.words()[0].contains("88.9 % to 100.0 % of that: not told apart"), "{:?}", unsure.words());
+        assert!(unsure.words()[0].contains("88.9 % to 100.0 % of before: not told apart"), "{:?}", unsure.words());
         // After it, 80 of 100: less than 95 % of 90 of 100.
-        assert!(told.words()[1].ends_with("88.9 % of before: MISSED"), "{:?}", told.words());
+        assert!(told.words()[1].ends_with("(88.9 % of before: MISSED)"), "{:?}", told.words());
+        assert_eq!(kept_words(0.5, 0.5, 0.0), "too few hits before it to keep");
         // Without what the kernel counted, the backup's hits would be the application's.
         assert!(Told { backup_bytes: 0, ..told }.hits()[1] > 0.98);
     }
