@@ -180,6 +180,21 @@ fn the_text_for_a_terminal_fits_it() {
     );
 }
 
+/// Some suites have no headline, since nobody published a figure of their kind.
+#[test]
+fn the_text_for_a_terminal_tells_what_has_no_headline() {
+    let (mut evaluation, mut legs) = synthetic::one_case(&Truth::default(), 1);
+    let told = |evaluation: &_, legs: &_| report::text(&summarize(evaluation, legs, None));
+    let note = "hits of the application by bytes: 84.2 % before, 82.3 % beside it";
+    legs[0].notes.push(note.into());
+    assert!(!told(&evaluation, &legs).contains(note), "what has a headline is in the table");
+    (evaluation.cases[0].id, evaluation.cases[0].headlines) = ("backups.mysqldump".into(), Vec::new());
+    legs.iter_mut().for_each(|leg| leg.case = "backups.mysqldump".into());
+    let text = told(&evaluation, &legs);
+    assert!(text.contains(note) && text.contains("-- backups: Made up"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
 #[test]
 fn what_a_gain_costs_is_what_was_paid_by_what_was_gained() {
     let truth = Truth { headline: "tpcc.pcie", gain: 4.0, noise: 0.0, rounds: 3, drift: 0.0 };

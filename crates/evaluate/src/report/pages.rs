@@ -28,11 +28,23 @@ pub fn short(summary: &Summary) -> Document {
             *table = narrow(headline_table(&principal(&summary.headlines), true));
         }
     }
+    page.blocks.extend(without_headline(summary));
     page.blocks.push(Block::Heading("The machine".into()));
     page.blocks.push(Block::Facts(machine(summary)));
     page.blocks.push(Block::Heading("Not measured".into()));
     page.blocks.push(missing(summary));
     Document { title: "hearth evaluated".into(), subtitle: subtitle(summary), pages: vec![page] }
+}
+
+/// What came of the suites that nobody published a figure of.
+fn without_headline(summary: &Summary) -> Vec<Block> {
+    let has_none = |case: &&CaseSummary| catalogue::suite(&case.suite).is_some_and(|suite| suite.headlines.is_empty());
+    let has_run = |case: &&CaseSummary| case.arms.iter().any(|arm| !arm.rounds.is_empty());
+    let blocks = |case: &CaseSummary| {
+        let heading = Block::Heading(format!("{}: {}", case.suite, case.title));
+        [heading, Block::Table(figures(case)), Block::List(notes(case))]
+    };
+    summary.cases.iter().filter(has_none).filter(has_run).flat_map(blocks).collect()
 }
 
 /// The table of headlines for a terminal: the sign goes before the figure, model sets and verdicts are in the report.
