@@ -230,8 +230,8 @@ fn a_neighbour_that_can_be_read_goes_home() {
     rig.ssd_is = Ssd::Sound;
 }
 
-/// A block that cannot be read keeps no other from going home, even where destage waits as long between two runs as such a
-/// block rests.
+/// A block that cannot be read keeps no other from going home, even where destage waits as long between
+/// two runs as such a block rests.
 #[test]
 fn the_others_of_an_extent_go_home_at_the_lowest_rate() {
     let mut rig = Rig::new();

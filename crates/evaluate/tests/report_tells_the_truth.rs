@@ -192,6 +192,10 @@ fn the_text_for_a_terminal_tells_what_has_no_headline() {
     legs.iter_mut().for_each(|leg| leg.case = "backups.mysqldump".into());
     let text = told(&evaluation, &legs);
     assert!(text.contains(note) && text.contains("-- backups: Made up"), "{text}");
+    assert!(text.contains("Rate against no cache"), "{text}");
+    (evaluation.cases[0].arms[0].title, evaluation.cases[0].arms[0].cached) = ("no backup".into(), true);
+    let text = told(&evaluation, &legs);
+    assert!(text.contains("Rate against no backup"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 

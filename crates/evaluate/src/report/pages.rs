@@ -301,6 +301,11 @@ fn ceiling(case: &CaseSummary) -> Option<String> {
     ))
 }
 
+/// What gains are against: most cases begin with an arm without a cache.
+fn against(case: &CaseSummary) -> &str {
+    case.arms.first().filter(|arm| arm.cached).map_or("no cache", |arm| &arm.title)
+}
+
 /// Medians of all rounds with their range, and the gain.
 fn figures(case: &CaseSummary) -> Table {
     let told = |arm: &ArmSummary, name: &str, tell: &dyn Fn(f64) -> String| {
@@ -308,7 +313,8 @@ fn figures(case: &CaseSummary) -> Table {
     };
     let (unit, size) = words::rate_unit(&case.counted);
     let has = |name: &str| case.arms.iter().any(|arm| arm.figures.contains_key(name));
-    let mut columns = vec![Column::words("", 1.6), Column::numbers(&unit, 1.7), Column::words("Rate against no cache", 2.6)];
+    let mut columns =
+        vec![Column::words("", 1.6), Column::numbers(&unit, 1.7), Column::words(&format!("Rate against {}", against(case)), 2.6)];
     if has("mean_us") {
         columns.push(Column::numbers("Mean response", 1.7));
     }
@@ -353,7 +359,7 @@ fn responses(case: &CaseSummary) -> Option<Table> {
     const PERCENTS: [&str; 5] = ["50", "90", "95", "99", "99.9"];
     let mut columns = vec![Column::words("", 1.6)];
     columns.extend(PERCENTS.iter().map(|percent| Column::numbers(&format!("{percent} %"), 1.0)));
-    columns.push(Column::words("Mean against no cache", 2.2));
+    columns.push(Column::words(&format!("Mean against {}", against(case)), 2.2));
     let rows = case.arms.iter().map(|arm| {
         let mut row = vec![Cell::of(arm.title.clone()).strong()];
         let told = |percent: &&str| arm.percentiles_us.get(*percent).map_or(String::new(), |spread| words::microseconds(spread.median));

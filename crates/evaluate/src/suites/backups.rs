@@ -246,6 +246,8 @@ impl Timeline {
                     backup.stop();
                 }
                 if over || self.stopped {
+                    // Stopping it takes a while.
+                    let now_s = self.begun.elapsed().as_secs_f64();
                     self.marks.push(Mark::take(cached, now_s)?);
                 }
             }
@@ -406,7 +408,8 @@ mod tests {
         assert_eq!(hits, [90.0, 90.0, 80.0]);
         assert!(told.words()[0].contains(": kept"), "{:?}", told.words());
         assert_eq!(told.beside_most(), 1.0, "nothing was recognised: all of it may have missed");
-        // 100 more were missed beside it, and 4950 of the backup's misses recognised: up to 50 of those 100 are the backup's.
+        // 100 more were missed beside it, and 4950 of the backup's misses recognised: up to 50 of those
+        // 100 are the backup's.
         let mut unsure = told;
         (unsure.marks[2].missed, unsure.marks[2].scanned) = (300, 4950);
         let hits = [unsure.hits()[1], unsure.beside_most()].map(|share| (share * 100.0).round());

@@ -16,12 +16,20 @@ const RARE: [(u32, u64); 4] = [(4, 20_000), (11, 8000), (17, 8000), (47, 20_000)
 /// block that was asked for, over all 4096 bytes. Without the address in it, a page from elsewhere passes only if it holds the same 4096 bytes, and then it is the right answer. The
 /// address makes collisions of 32 bits independent of what is stored; no run can show that.
 ///
-/// 54, 59, 66 and 90 to 92 do harm, or would, but so rarely that this test cannot wait for it ([`super::RESTING`] says what must come together), and are looked for elsewhere. 54
-/// was met by none of some thousand such runs; an assertion in the cleaner (a base of dirty blocks is never forgotten) stands guard. 59 is killed in
-/// `crates/engine/tests/planted_mistakes.rs`. 66 was found here as a true mistake of the engine; the index' own tests kill it. So were 90
-/// (twice in some 6000 runs of volumes that grow), 91 (once in as many of a lost SSD) and 92 (once in as many in which dirty
-/// blocks outgrow the log: destage must wait exactly as long as such a block rests): `crates/format/tests/structures.rs`,
-/// `crates/engine/tests/failed_log.rs` and `bad_cached_copy.rs` kill them. A few runs of each are looked at all the same.
+/// 54, 59, 66 and 90 to 92 do harm, or would, but so rarely that this test cannot wait for it
+/// ([`super::RESTING`] says what must come together for some). Other tests stand guard:
+///
+/// * 54 was met by none of some thousand such runs. An assertion in the cleaner looks for it: a base of
+///   dirty blocks is never forgotten.
+/// * 59: `crates/engine/tests/planted_mistakes.rs`.
+/// * 66 was found here as a true mistake of the engine. The index' own tests kill it.
+/// * 90 was found so too, twice in some 6000 runs of volumes that grow:
+///   `crates/format/tests/structures.rs`.
+/// * 91, once in as many runs of a lost SSD: `crates/engine/tests/failed_log.rs`.
+/// * 92, once in as many runs in which dirty blocks outgrow the log, since destage must wait exactly as
+///   long as a block rests that could not be read: `crates/engine/tests/bad_cached_copy.rs`.
+///
+/// A few runs of each are looked at all the same.
 pub const STILL_ALIVE: [u32; 7] = [13, 54, 59, 66, 90, 91, 92];
 
 /// The seeds after which a mistake must have been found.

@@ -1,4 +1,5 @@
-//! Dirty blocks that the SSD could not give back. Each is tried again by itself after a rest, in turn with the sweeps.
+//! Dirty blocks that the SSD could not give back. Each is tried again by itself after a rest, in turn
+//! with the sweeps.
 //!
 //! Never together with others: a run of which one block cannot be read does not go home, and would be
 //! picked again with that block where destage waits longer between two runs than the block rests.
@@ -47,8 +48,11 @@ impl Unreadable {
     }
 
     pub(super) fn forget(&mut self, index: VolumeIndex) {
-        for (_, key) in self.by_time.remove(&index.0).unwrap_or_default() {
-            self.until_ns.remove(&key);
+        // A volume of which all blocks can be read is in neither table.
+        if let Some(blocks) = self.by_time.remove(&index.0) {
+            for (_, key) in blocks {
+                self.until_ns.remove(&key);
+            }
         }
     }
 
@@ -71,7 +75,8 @@ impl Shard {
         self.destager.unreadable.contains(key)
     }
 
-    /// Dirty blocks of the volume that destage could not read from the SSD, and that nobody has written anew since.
+    /// Dirty blocks of the volume that destage could not read from the SSD, and that nobody has written
+    /// anew since.
     pub fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
         self.destager.unreadable.by_time.get(&index.0).map_or(0, |blocks| blocks.len() as u64)
     }
@@ -83,6 +88,7 @@ impl Shard {
         }
     }
 
+    /// A block of a run could not be read (`unreadable`), or is not what was written.
     pub(super) fn destage_cannot_read(&mut self, key: Key, unreadable: bool) {
         // Overwritten or made void meanwhile: then it no longer matters; a newer version is not worse for it.
         let current = self.index.get(key).is_some_and(|slot| self.destager.on_the_way.get(&key) == Some(&slot));
@@ -92,7 +98,8 @@ impl Shard {
         }
     }
 
-    /// The next run: by turns a block whose rest is over, and what the sweep finds, as long as there are both.
+    /// The next run: by turns a block whose rest is over, and what the sweep finds, as long as there are
+    /// both. With an age in ns, the sweep is that of blocks which are older.
     pub(super) fn next_run(&mut self, index: VolumeIndex, aged_ns: Option<u64>) -> Option<(Key, usize)> {
         let sweep = |shard: &mut Shard| match aged_ns {
             None => shard.next_run_of_sweep(index),
