@@ -2,13 +2,19 @@
 
 export type Parsed<T> = { value: T; problem?: undefined } | { value?: undefined; problem: string };
 
-const POWERS: Record<string, number> = { "": 0, k: 1, m: 2, g: 3, t: 4, p: 5 };
+const POWERS: Record<string, number> = { "": 0, k: 1, m: 2, g: 3, t: 4, p: 5, e: 6 };
 
-/** "64KiB", "1.5 GiB", "4096", "10g": bytes. Units are powers of 1024. */
+/** "64KiB", "1.5 GiB", "4096", "10g": bytes. Units are powers of 1024; only KB, MB, GB and so on are powers of 1000. */
 export function size(text: string): Parsed<number> {
-  const match = /^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?\s*$/i.exec(text);
-  if (!match) return { problem: `"${text.trim()}" is not a size; write for instance 64KiB or 10GiB` };
-  const value = Math.round(Number(match[1]) * 1024 ** POWERS[match[2]!.toLowerCase()]!);
+  const match = /^\s*(\d+)(\.\d+)?\s*([kmgtpe]?)(i?b)?\s*$/i.exec(text);
+  const unit = match?.[3]!.toLowerCase() ?? "";
+  const parts = (match?.[2] ?? "") !== "";
+  const tail = match?.[4]?.toLowerCase();
+  if (!match || (unit === "" && (parts || tail === "ib"))) {
+    return { problem: `"${text.trim()}" is not a size; write for instance 64KiB or 11.8GiB` };
+  }
+  const base = tail === "b" ? 1000 : 1024;
+  const value = Math.floor(Number(match[1] + (match[2] ?? "")) * base ** POWERS[unit]!);
   if (value > Number.MAX_SAFE_INTEGER) return { problem: "that size is beyond what can be counted; write a smaller one" };
   return { value };
 }

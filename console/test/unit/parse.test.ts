@@ -4,9 +4,14 @@ import { nameProblem, range, size, sizeOrOff, time } from "../../src/parse";
 
 const GIB = 2 ** 30;
 
-test("sizes are powers of 1024, with or without a unit", () => {
-  for (const [text, value] of [["4096", 4096], ["64KiB", 65_536], ["64k", 65_536], [" 1.5 GiB ", 1.5 * GIB], ["10GB", 10 * GIB], ["0", 0]] as const) assert.equal(size(text).value, value);
-  for (const text of ["", "KiB", "-1", "1e3", "10 Gi B", "ten"]) assert.ok(size(text).problem, text);
+// The same cases as in crates/device/src/size.rs: console and command line take the same.
+test("sizes are powers of 1024, or those that disks are sold by", () => {
+  const cases = [
+    ["4096", 4096], ["64KiB", 65_536], ["64k", 65_536], [" 1.5 GiB ", 1.5 * GIB], ["0", 0],
+    ["11.8GiB", 12_670_153_523], ["0.5k", 512], ["1.5GB", 1_500_000_000], ["10GB", 10_000_000_000], ["4KB", 4000],
+  ] as const;
+  for (const [text, value] of cases) assert.equal(size(text).value, value, text);
+  for (const text of ["", "KiB", "-1", "1e3", "1.5", "1.5B", "4iB", "10 Gi B", "ten"]) assert.ok(size(text).problem, text);
   assert.ok(size("9999999PiB").problem);
   assert.equal(sizeOrOff("off").value, null);
 });

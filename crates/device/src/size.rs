@@ -1,7 +1,12 @@
-//! Sizes as people write them: 512, 4KiB, 10GiB, 1T. Units are powers of 1024, with or without the `iB`.
+//! Sizes as people write them, and as hearth prints them: 512, 4KiB, 11.8 GiB, 1T, 1.5GB.
+//!
+//! A unit is a power of 1024, with or without the `iB`. Only KB, MB, GB and so on are powers of 1000, as disks are sold.
 
 /// Sizes must be below this: offsets in system calls are signed.
 const SIZE_BYTES_END: u64 = 1 << 63;
+
+/// Digits behind the point that are read: enough for one byte of the largest unit.
+const FRACTION_DIGITS: usize = 18;
 
 const UNITS: [(&str, u32); 7] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50), ("E", 60)];
 
@@ -17,14 +22,16 @@ pub enum SizeError {
         /// What was given.
         text: String,
     },
-    /// It is not a whole number with a unit.
-    #[error("the size {text:?} is not a whole number with an optional unit: write it like 512, 4KiB, 10GiB or 1T")]
+    /// It is not a number with a unit.
+    #[error("the size {text:?} is not a number with an optional unit: write it like 512, 4KiB, 11.8GiB or 1T")]
     NotANumber {
         /// What was given.
         text: String,
     },
     /// The unit is not one of ours.
-    #[error("the size {text:?} has the unit {unit:?}: use B, K, M, G, T, P, E or KiB, MiB, GiB, TiB, PiB, EiB (powers of 1024)")]
+    #[error(
+        "the size {text:?} has the unit {unit:?}: use B, K, M, G, T, P, E or KiB, MiB, GiB and so on (powers of 1024), or KB, MB, GB and so on (powers of 1000)"
+    )]
     UnknownUnit {
         /// What was given.
         text: String,
@@ -56,16 +63,31 @@ pub fn parse(text: &str) -> Result<u64, SizeError> {
         return Err(SizeError::Negative { text: given() });
     }
     let digits_end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
-    let (digits, unit) = trimmed.split_at(digits_end);
+    let (digits, rest) = trimmed.split_at(digits_end);
+    let (fraction, unit) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
+        None => ("", rest),
+    };
     let unit = unit.trim_start();
-    if digits.is_empty() || unit.starts_with(['.', ',', '+', '-', '_']) {
+    let has_bare_point = rest.starts_with('.') && fraction.is_empty();
+    if digits.is_empty() || has_bare_point || unit.starts_with(['.', ',', '+', '-', '_']) {
         return Err(SizeError::NotANumber { text: given() });
     }
-    let shift = shift_of(unit).ok_or_else(|| SizeError::UnknownUnit { text: given(), unit: unit.to_string() })?;
+    let scale = scale_of(unit).ok_or_else(|| SizeError::UnknownUnit { text: given(), unit: unit.to_string() })?;
+    if scale == 1 && !fraction.is_empty() {
+        return Err(SizeError::NotANumber { text: given() });
+    }
     // Only digits are left, so the number can only fail by being too large.
     let number: u64 = digits.parse().map_err(|_| SizeError::TooLarge { text: given() })?;
-    let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes < SIZE_BYTES_END);
-    bytes.ok_or_else(|| SizeError::TooLarge { text: given() })
+    let bytes = number.checked_mul(scale).and_then(|bytes| bytes.checked_add(part_of(scale, fraction)));
+    bytes.filter(|bytes| *bytes < SIZE_BYTES_END).ok_or_else(|| SizeError::TooLarge { text: given() })
+}
+
+/// The whole bytes that these digits behind a point are of a unit.
+fn part_of(scale: u64, fraction: &str) -> u64 {
+    let digits = &fraction[..fraction.len().min(FRACTION_DIGITS)];
+    let value: u128 = digits.parse().unwrap_or(0);
+    (u128::from(scale) * value / 10u128.pow(digits.len() as u32)) as u64
 }
 
 /// As [`parse`], for sizes of which zero makes no sense.
@@ -76,13 +98,18 @@ pub fn parse_nonzero(text: &str) -> Result<u64, SizeError> {
     }
 }
 
-fn shift_of(unit: &str) -> Option<u32> {
+/// The bytes of a unit.
+fn scale_of(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_uppercase();
-    let letter = unit.strip_suffix("IB").unwrap_or_else(|| unit.strip_suffix('B').filter(|rest| rest.is_empty()).unwrap_or(&unit));
-    if letter.is_empty() && unit == "IB" {
-        return None;
-    }
-    UNITS.iter().find(|(name, _)| *name == letter).map(|(_, shift)| *shift)
+    let letters: Vec<char> = unit.chars().collect();
+    let (letter, base) = match letters[..] {
+        [] | ['B'] => return Some(1),
+        [letter] | [letter, 'I', 'B'] => (letter, 1024u64),
+        [letter, 'B'] => (letter, 1000),
+        _ => return None,
+    };
+    let power = UNITS.iter().position(|(name, _)| name.starts_with(letter))?;
+    base.checked_pow(power as u32)
 }
 
 /// The size exactly, in the largest unit that divides it: `10GiB`, `1536KiB`, `513B`. [`parse`] gives it back.
@@ -132,17 +159,39 @@ mod tests {
     }
 
     #[test]
+    fn a_point_is_read_and_units_of_disks_too() {
+        check("11.8GiB", 12_670_153_523);
+        check("11.8 GiB", 12_670_153_523);
+        check("1.5G", 3 << 29);
+        check("0.5k", 512);
+        check("1.5GB", 1_500_000_000);
+        check("4KB", 4000);
+        check("4kb", 4000);
+        check("2TB", 2_000_000_000_000);
+        check("7.999999999999999999999999E", (8 << 60) - 2);
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for bytes in [0, 1023, 1536, 12_670_153_523, 10 << 30, 873 << 20, 7 << 60] {
+            let printed = format_rounded(bytes);
+            let read = parse(&printed).expect("it is a size");
+            assert!(read.abs_diff(bytes) <= bytes / 128, "{bytes}: {printed} is {read}");
+        }
+    }
+
+    #[test]
     fn what_is_refused() {
         let kind = |text: &str| parse_nonzero(text).expect_err(text);
         assert_eq!(kind("  "), SizeError::Empty);
         assert!(matches!(kind("-1"), SizeError::Negative { .. }));
         assert!(matches!(kind("0"), SizeError::Zero { .. }));
         assert!(matches!(kind("0KiB"), SizeError::Zero { .. }));
-        for text in ["1.5G", "GiB", "ten", "0x10", "1e9", "+5", "1_000", "1,5G", "٣"] {
+        for text in ["1.G", "1.5", "1.5B", "1.5.5G", ".5G", "GiB", "ten", "0x10", "1e9", "+5", "1_000", "1,5G", "٣"] {
             let error = kind(text);
             assert!(matches!(error, SizeError::NotANumber { .. } | SizeError::UnknownUnit { .. }), "{text}: {error}");
         }
-        for text in ["4KB", "4GB", "4iB", "4KiBs", "4Q", "4 5"] {
+        for text in ["4iB", "4BB", "4KiBs", "4Q", "4QB", "4 5"] {
             assert!(matches!(kind(text), SizeError::UnknownUnit { .. }), "{text}");
         }
         for text in ["9223372036854775808", "8E", "8EiB", "99999999999999999999", "16777216T", "18446744073709551615"] {
