@@ -54,6 +54,19 @@ pub fn seconds(seconds: u64) -> String {
     }
 }
 
+/// A moment: "2026-11-22 19:47:03 UTC" (civil from days: Hinnant 2013).
+pub fn moment(unix_s: u64) -> String {
+    let days = (unix_s / 86_400) as i64 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * shifted + 2) / 5 + 1, if shifted < 10 { shifted + 3 } else { shifted - 9 });
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let of_day = unix_s % 86_400;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day % 3600 / 60, of_day % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// An SSD cache in user space: fast volumes over slow storage.
 #[derive(Parser, Debug)]
-#[command(name = "hearth", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "hearth", version, max_term_width = 100)]
 pub struct Cli {
     /// The daemon's socket [default: /run/hearth/hearth.sock for root, else $XDG_RUNTIME_DIR/hearth.sock; or HEARTH_SOCKET]
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "PATH")]
@@ -71,6 +71,8 @@ pub enum Command {
     /// Long operations: list, stop and resume them
     #[command(subcommand)]
     Job(Job),
+    /// What happened: starts, stops, failures, changes; the oldest first
+    Events(Events),
     /// Why a block or range of a volume is cached or not, and its latest requests
     Why {
         /// The volume
@@ -205,6 +207,22 @@ pub struct Serve {
     /// Allow a --listen address that other machines can reach
     #[arg(long, requires = "listen")]
     pub allow_remote: bool,
+}
+
+/// Which events.
+#[derive(Args, Debug)]
+pub struct Events {
+    /// Only those of this volume, disk or pool
+    pub name: Option<String>,
+    /// Only warnings and errors, or only errors
+    #[arg(long, value_name = "info|warning|error")]
+    pub severity: Option<String>,
+    /// At most so many, the latest ones [default: 50; 0 for all that are kept]
+    #[arg(long, value_name = "N", default_value_t = 50, hide_default_value = true)]
+    pub limit: usize,
+    /// Go on with what happens, until Ctrl-C
+    #[arg(long, short)]
+    pub follow: bool,
 }
 
 /// Options of a replay.
@@ -494,12 +512,29 @@ pub enum Volume {
         /// What to change
         #[command(flatten)]
         options: VolumeOptions,
+        /// Export it in this way from now on, and in no other that is not named; may be given more than once. What is taken away must not be in
+        /// use
+        #[arg(long, value_name = "HOW")]
+        export: Vec<String>,
+        /// Take all exports away
+        #[arg(long, conflicts_with_all = ["export", "tls"])]
+        no_export: bool,
+        /// Serve nbd:IP:PORT with TLS, as for `volume add`
+        #[arg(long, requires = "export")]
+        tls: bool,
         /// Allow writes again
         #[arg(long, conflicts_with = "read_only")]
         read_write: bool,
         /// Accept the backing device as it is now: its clean cache is dropped, dirty data will overwrite it
         #[arg(long)]
         accept_backing: bool,
+    },
+    /// Give a volume that is not in use another name; its cache is kept
+    Rename {
+        /// Its name
+        name: String,
+        /// The new one
+        new_name: String,
     },
     /// Start a volume that is not running; a volume whose backing device was away starts by itself when it is back
     Start {

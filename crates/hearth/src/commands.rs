@@ -6,7 +6,8 @@ use crate::progress::{Interrupt, begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
-    DeviceView, Done, Health, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
+    DeviceView, Done, Health, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeRename, VolumeSet,
+    VolumeView, VolumeWarm,
 };
 use control::client::{Client, ClientError, ServerEvent};
 use control::error::Kind;
@@ -45,6 +46,11 @@ impl Session {
             let took = control::human::nanoseconds(job.elapsed_ms.saturating_mul(1_000_000));
             format!("{} of {} done: {} in {took}\n", job.kind.word(), job.volume, control::human::bytes(job.done_bytes))
         })
+    }
+
+    /// A sentence for people, behind an answer that says less than they need. Not with `--json`.
+    fn tell(&self, text: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { print(&text()?) }
     }
 
     /// `hearth pool ...`, all but the `check` of a path.
@@ -168,19 +174,33 @@ impl Session {
                     None => self.print(&volume, show::volume),
                 }
             }
-            Volume::Set { name, options, read_write, accept_backing } => {
+            Volume::Set { name, options, export, no_export, tls, read_write, accept_backing } => {
                 let options = request::options(options, *read_write)?;
-                let body = VolumeSet { options, accept_backing: *accept_backing };
+                let exports = (*no_export || !export.is_empty()).then(|| request::exports(export, *tls)).transpose()?;
+                let exporting = exports.is_some();
+                let body = VolumeSet { options, accept_backing: *accept_backing, exports };
                 let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
                 let send = || patiently("changing the volume", || self.client.send("PATCH", &path, &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
                 match serde_json::from_value::<JobView>(answer.clone()) {
-                    Ok(job) => self.finish(job),
+                    Ok(job) => {
+                        self.finish(job)?;
+                        self.tell(|| Ok(show::left_write_back(&self.client.get::<VolumeView>(&path)?)))
+                    }
                     Err(_) => {
                         let done: Done = serde_json::from_value(answer).unwrap_or_default();
-                        self.print(&done, |done| show::changed(name, done.told.as_deref().unwrap_or("done"), body.options.mode.as_deref()))
+                        self.print(&done, |done| {
+                            show::changed(name, done.told.as_deref().unwrap_or("done"), body.options.mode.as_deref())
+                        })?;
+                        if exporting { self.tell(|| Ok(places(&self.client.get::<VolumeView>(&path)?))) } else { Ok(()) }
                     }
                 }
+            }
+            Volume::Rename { name, new_name } => {
+                let path = format!("/volumes/{}/rename", request::name(Named::Volume, name)?);
+                let body = VolumeRename { name: request::name(Named::Volume, new_name)?.into() };
+                let done: Done = patiently("giving the volume another name", || self.client.send("POST", &path, &body))?;
+                self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
             }
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
             Volume::Stop { name } => self.tell_of(name, "stop", "stopping the volume"),
@@ -199,8 +219,11 @@ impl Session {
                 self.finish(begin(&self.interrupt, || self.client.send("POST", &path, &body))?)
             }
             Volume::Remove { name, drop_dirty } => {
-                let path = format!("/volumes/{}?drop_dirty={drop_dirty}", request::name(Named::Volume, name)?);
-                self.finish(begin(&self.interrupt, || self.client.delete(&path))?)
+                let volume = format!("/volumes/{}", request::name(Named::Volume, name)?);
+                let before: VolumeView = self.client.get(&volume)?;
+                let path = format!("{volume}?drop_dirty={drop_dirty}");
+                self.finish(begin(&self.interrupt, || self.client.delete(&path))?)?;
+                self.tell(|| Ok(show::removed(&before, *drop_dirty)))
             }
         }
     }
@@ -309,14 +332,13 @@ impl Seconds<'_> {
     }
 }
 
+/// Where a volume is exported, one place a line.
+fn places(volume: &VolumeView) -> String {
+    volume.exports.values().flatten().chain(&volume.stable_path).map(|place| format!("{place}\n")).collect()
+}
+
 fn added(volume: &VolumeView) -> String {
-    let mut text = String::new();
-    for place in volume.exports.values().flatten() {
-        text += &format!("{place}\n");
-    }
-    if let Some(path) = &volume.stable_path {
-        text += &format!("{path}\n");
-    }
+    let mut text = places(volume);
     if text.is_empty() {
         text = format!("volume {} added; it has no export (use --export block or --export nbd to make one)\n", volume.name);
     }

@@ -60,11 +60,16 @@ impl Session {
                 self.print(&disk, |disk| format!("disk {}: its size is {} now\n", disk.name, human::bytes(disk.size_bytes)))?;
                 self.tell_cache_anew(&disk.pool, gave_room)
             }
-            Disk::Set { name, export, tls } => {
+            // Without --export none is left: the command line asks for one of the two.
+            Disk::Set { name, export, tls, no_export: _ } => {
                 let body = DiskSet { exports: Some(request::exports(export, *tls)?), ..DiskSet::default() };
                 let path = path(name)?;
                 let disk: DiskView = patiently("changing the exports", || self.client.send("PATCH", &path, &body))?;
-                self.print(&disk, |disk| format!("disk {}: {}\n", disk.name, places(disk)))
+                self.print(&disk, |disk| {
+                    let places = places(disk);
+                    let places = if places.is_empty() { "it has no export now" } else { &places };
+                    format!("disk {}: {places}\n", disk.name)
+                })
             }
             Disk::Remove { name, lose_content } => {
                 let path = format!("{}?lose_content={lose_content}", path(name)?);

@@ -5,12 +5,14 @@ mod certificates;
 mod check;
 mod cli;
 mod commands;
+mod complete;
 mod config;
 mod content_figures;
 mod content_measure;
 mod devices;
 mod disks;
 mod evaluate;
+mod events;
 mod failure;
 mod generate;
 mod insight;
@@ -38,6 +40,7 @@ mod table;
 mod tokens;
 mod top;
 mod units;
+mod usage;
 mod watching;
 mod why;
 
@@ -58,6 +61,7 @@ use std::process::ExitCode;
 static ALLOCATOR: runtime::HugePages = runtime::HugePages;
 
 fn main() -> ExitCode {
+    complete::answer_shell();
     let result = parse().and_then(|cli| match cli {
         Some(cli) => run(&cli),
         None => Ok(()),
@@ -89,24 +93,14 @@ fn parse() -> Result<Option<Cli>, Failure> {
             commands::print(&error.render().to_string())?;
             Ok(None)
         }
-        Err(error) => Err(usage(&error)),
+        Err(error) => {
+            // Without a command its help is what is needed.
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                commands::print(&error.render().to_string())?;
+            }
+            Err(usage::failure(&error))
+        }
     }
-}
-
-/// clap's report as one sentence.
-fn usage(error: &clap::Error) -> Failure {
-    let words: Vec<String> = std::env::args().skip(1).take_while(|a| a.starts_with(|c: char| c.is_ascii_lowercase())).take(2).collect();
-    let known = |word: &&String| Cli::command().get_subcommands().any(|known| !known.is_hide_set() && known.get_name() == word.as_str());
-    let command = words.first().filter(known).map_or(String::new(), |w| format!(" {w}"));
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("no command was given", &format!("see `hearth{command} --help`"));
-    }
-    let text = error.render().to_string().replace("invalid digit found in string", "it is not a whole number");
-    let about = text.split("\n\nUsage:").next().unwrap_or(&text);
-    let about = about.split("\n\nFor more information").next().unwrap_or(about);
-    let lines: Vec<&str> = about.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    let sentence = lines.join(" ").trim_start_matches("error: ").replace("  ", " ");
-    Failure::usage(sentence, &format!("see `hearth{command} --help`"))
 }
 
 fn run(cli: &Cli) -> Result<(), Failure> {
@@ -145,6 +139,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Stream(command) => session()?.stream(command).map_err(|f| f.cannot(command.what())),
         Command::Devices => session()?.devices().map_err(|f| f.cannot("list devices")),
         Command::Job(command) => session()?.job(command).map_err(|f| f.cannot(&job_action(command))),
+        Command::Events(events) => session()?.events(events).map_err(|f| f.cannot("show events")),
         Command::Why { volume, place } => {
             session()?.why(volume, place).map_err(|f| f.cannot(&format!("look into volume \"{}\"", shown(volume))))
         }
@@ -254,6 +249,7 @@ fn volume_action(command: &Volume) -> String {
         Volume::List => return "list volumes".into(),
         Volume::Show { name, .. } => ("show", name),
         Volume::Set { name, .. } => ("change", name),
+        Volume::Rename { name, .. } => ("rename", name),
         Volume::Start { name } => ("start", name),
         Volume::Stop { name } => ("stop", name),
         Volume::DropCache { name } => ("drop the cache of", name),

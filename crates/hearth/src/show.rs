@@ -24,6 +24,24 @@ pub fn changed(volume: &str, told: &str, mode: Option<&str>) -> String {
     format!("volume {volume}: {told}{meaning}\n")
 }
 
+/// The state of a volume that has left write-back mode.
+pub fn left_write_back(volume: &VolumeView) -> String {
+    let mode = volume.options.mode.name();
+    match volume.dirty_bytes {
+        Some(0) => format!("volume {}: mode {mode}; all its data is on {}\n", volume.name, volume.backing),
+        _ => format!("volume {}: mode {mode}; {} are dirty still\n", volume.name, known(volume.dirty_bytes)),
+    }
+}
+
+/// The state of the backing device of a volume that is removed.
+pub fn removed(before: &VolumeView, drop_dirty: bool) -> String {
+    let backing = &before.backing;
+    if drop_dirty && before.dirty_bytes != Some(0) {
+        return format!("{backing} is free, without the dirty data that was to be dropped\n");
+    }
+    format!("{backing} is complete without hearth\n")
+}
+
 /// What a change of a pool's content level did.
 pub fn content_changed(before: &PoolView, now: &PoolView) -> String {
     let (was, is) = (before.content.name(), now.content.name());
@@ -125,7 +143,7 @@ pub fn volumes(volumes: &[VolumeView]) -> String {
             known(v.dirty_bytes),
             v.pool.clone(),
             v.backing.clone(),
-            v.exports.values().flatten().cloned().collect::<Vec<_>>().join(" "),
+            v.stable_path.iter().chain(v.exports.values().flatten()).cloned().collect::<Vec<_>>().join(" "),
         ]
     };
     let troubles = volumes.iter().filter_map(|v| trouble(&v.name, v.health, &v.problem, &v.remedy));

@@ -62,7 +62,7 @@ fn served() -> routes::Answered {
         routes::token_list, routes::token_create, routes::token_revoke, routes::device_list, routes::device_examine,
         routes::pool_list, routes::pool_create, routes::pool_show, routes::pool_set, routes::pool_start, routes::pool_destroy, routes::pool_replace, routes::pool_check, routes::pool_take_back,
         routes::disk_list, routes::disk_create, routes::disk_show, routes::disk_set, routes::disk_remove,
-        routes::volume_list, routes::volume_add, routes::volume_show, routes::volume_set, routes::volume_remove, routes::volume_start,
+        routes::volume_list, routes::volume_add, routes::volume_show, routes::volume_set, routes::volume_remove, routes::volume_rename, routes::volume_start,
         routes::volume_stop, routes::volume_drop_cache, routes::volume_grow, routes::volume_destage,
         routes::volume_warm, routes::volume_why, routes::volume_map, routes::share_list, routes::share_add, routes::share_show, routes::share_remove, routes::stats_all, routes::stats, routes::sample,
         routes::analysis_list, routes::analysis_start, routes::analysis_show, routes::analysis_stop, routes::analysis_forget, routes::stream_list,

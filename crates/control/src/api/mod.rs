@@ -111,6 +111,13 @@ pub enum Action {
         /// What is to change.
         set: VolumeSet,
     },
+    /// Gives a volume that nobody uses another name.
+    VolumeRename {
+        /// Its name.
+        name: String,
+        /// The new one.
+        to: String,
+    },
     /// Starts a volume that was stopped, or whose backing device was not as it must be.
     VolumeStart {
         /// Its name.
@@ -473,6 +480,19 @@ pub struct VolumeSet {
     /// dropped, dirty data is kept and will be destaged over it. The answer says what was done.
     #[serde(default)]
     pub accept_backing: bool,
+    /// How it is exported from now on, and no other way; an empty list for no export. Exports that stay are not touched.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    pub exports: Option<Vec<Export>>,
+}
+
+/// Body of a new name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRename {
+    /// The name from now on.
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]*$", min_length = 1, max_length = 64)]
+    pub name: String,
 }
 
 /// About the daemon.

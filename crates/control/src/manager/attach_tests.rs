@@ -155,7 +155,7 @@ fn what_cannot_be_right_is_refused() {
     nothing_is_left(&world, "all were refused");
     manager.handle(attach()).expect("nothing fails");
     assert!(with(&|asked| asked.name = "w".into()).contains("attached already, as the volume \"v\""));
-    let set = VolumeSet { options: write_back(), accept_backing: false };
+    let set = VolumeSet { options: write_back(), ..VolumeSet::default() };
     let error = manager.handle(Action::VolumeSet { name: "v".into(), set }).expect_err("never");
     assert!(error.to_string().contains("cannot be write-back"), "{error}");
     manager.handle(super::tests::add("x", "/disk", "write-through")).expect("nothing fails");

@@ -233,7 +233,7 @@ fn nothing_comes_into_a_pool_whose_cache_is_being_made_anew() {
         assert!(is_busy(&manager, create("c", 1)), "{what}");
         assert!(is_busy(&manager, take_back()), "{what}");
         let set =
-            VolumeSet { options: OptionsPatch { mode: Some("write-through".into()), ..OptionsPatch::default() }, accept_backing: false };
+            VolumeSet { options: OptionsPatch { mode: Some("write-through".into()), ..OptionsPatch::default() }, ..VolumeSet::default() };
         assert!(is_busy(&manager, Action::VolumeSet { name: "v".into(), set }), "{what}");
         if what == "create" {
             let mut elsewhere = add("b", "q");
@@ -319,7 +319,7 @@ fn commands_that_come_at_once_do_not_meet() {
                                 7 => take_back(),
                                 8 => add("w", "p"),
                                 9 => Action::VolumeRemove { name: "w".into(), drop_dirty: false },
-                                10 => Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } },
+                                10 => Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } },
                                 _ => {
                                     let replace = PoolReplace { ssd: "/ssd-p".into(), size_bytes: None, force: true, drop_dirty: false };
                                     Action::PoolReplace { name: "p".into(), replace }

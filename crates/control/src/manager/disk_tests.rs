@@ -121,7 +121,7 @@ fn a_disk_is_offered_otherwise_and_what_is_in_use_stays() {
     check(&["nbd", "loop"], &["loop", "nbd"]);
     check(&["loop"], &["loop"]);
     let gone = manager.events_after(0);
-    assert!(gone.iter().any(|event| event.message == "it is offered as loop now"));
+    assert!(gone.iter().any(|event| event.message == "it is exported as loop now"));
     check(&["loop", "nbd:127.0.0.1:7000"], &["loop", "nbd:127.0.0.1:7000"]);
     let (told, twice) = (manager.events_after(0).len(), ["loop", "nbd:127.0.0.1:7000"]);
     check(&twice, &twice);

@@ -212,7 +212,7 @@ fn add(which: usize) -> Action {
 
 fn set_mode(name: &str, mode: &str) -> Action {
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
-    Action::VolumeSet { name: name.into(), set: VolumeSet { options, accept_backing: false } }
+    Action::VolumeSet { name: name.into(), set: VolumeSet { options, ..VolumeSet::default() } }
 }
 
 fn remove(name: &str) -> Action {

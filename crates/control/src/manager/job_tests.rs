@@ -155,7 +155,7 @@ fn a_removal_and_a_mode_change_are_resumed() {
     let (world, manager) = with_volume();
     assert!(world.write("v", 5));
     let options = OptionsPatch { mode: Some("write-through".into()), ..OptionsPatch::default() };
-    let leave = Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } };
+    let leave = Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } };
     let old = stopped(&world, &manager, leave);
     assert!(world.inside().saved.volumes[0].may_have_dirty);
     let new = resumed(&manager, old.id);
@@ -187,7 +187,7 @@ fn what_has_changed_since_is_not_resumed() {
     assert!(world.write("v", 6));
     let set = |mode: &str| {
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
-        Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } }
+        Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } }
     };
     let old = stopped(&world, &manager, set("write-through"));
     manager.handle(set("write-back")).expect("nothing fails");

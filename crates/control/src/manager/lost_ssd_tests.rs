@@ -464,6 +464,6 @@ fn a_volume_that_waits_says_so_until_it_goes_on() {
     assert!(view.problem.is_some_and(|problem| problem.contains("writes wait")), "it runs, and waits");
     assert!(view.remedy.is_some_and(|remedy| remedy.contains("volume set v --on-ssd-loss continue")));
     let options = OptionsPatch { on_ssd_loss: Some("continue".into()), ..OptionsPatch::default() };
-    must(&manager, Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } });
+    must(&manager, Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } });
     assert_eq!(volume(&manager).map(|view| (view.health, view.problem)), Some((Health::Running, None)));
 }

@@ -29,6 +29,7 @@ mod grow;
 mod insight;
 mod insight_saved;
 mod known;
+mod new_exports;
 mod objects;
 pub mod past;
 mod places;
@@ -37,6 +38,7 @@ mod pool_start;
 mod pools;
 pub mod preload;
 mod preload_objects;
+mod rename;
 mod replace;
 mod rescue;
 mod resume;
@@ -87,6 +89,8 @@ mod modelled;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)]
 mod preload_tests;
+#[cfg(test)]
+mod rename_tests;
 #[cfg(test)]
 mod rescue_tests;
 #[cfg(test)]
@@ -341,6 +345,7 @@ impl Manager {
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),
             Action::VolumeShow { name } => self.volume_view(&name).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeSet { name, set } => self.volume_set(&name, &set),
+            Action::VolumeRename { name, to } => self.volume_rename(&name, &to).map(told),
             Action::VolumeStart { name } => self.volume_start(&name).map(told),
             Action::VolumeStop { name } => self.volume_stop(&name).map(told),
             Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),

@@ -57,7 +57,7 @@ pub(super) fn add(name: &str, backing: &str, mode: &str) -> Action {
 
 fn set_mode(mode: &str) -> Action {
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
-    Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } }
+    Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } }
 }
 
 fn remove(drop_dirty: bool) -> Action {
@@ -101,7 +101,7 @@ pub(super) fn volume(manager: &Manager) -> Option<VolumeView> {
 
 /// Fails (or loses power at) step n = 1, 2, 3 ... of `action`, until it succeeds untouched; after each, restarts and lets `check` judge.
 /// A failed action must have a remedy, and must succeed when it is asked again after the restart if it is not done.
-fn every_step(prepare: impl Fn(&World), action: impl Fn() -> Action, check: impl Fn(&World, &Manager, &str)) {
+pub(super) fn every_step(prepare: impl Fn(&World), action: impl Fn() -> Action, check: impl Fn(&World, &Manager, &str)) {
     for crash in [false, true] {
         for n in 1.. {
             let world = world();

@@ -230,7 +230,7 @@ impl Manager {
     }
 
     pub(super) fn volume_set(&self, name: &str, set: &VolumeSet) -> Result<Answer, ControlError> {
-        if set.options.is_empty() && !set.accept_backing {
+        if set.options.is_empty() && !set.accept_backing && set.exports.is_none() {
             let remedy = "give at least one, for instance --mode write-through".to_string();
             return Err(ControlError::BadCombination("no option was given".into(), remedy));
         }
@@ -238,9 +238,19 @@ impl Manager {
         // Read behind the claim: nobody else's change is written over.
         let before = self.volume_record(name)?;
         let options = set.options.apply(&before.options)?;
-        check_tls_names(&options, &before.exports)?;
         if before.attachment.is_some() {
             super::attach::check_options(&options)?;
+        }
+        let mut exported = String::new();
+        match &set.exports {
+            None => check_tls_names(&options, &before.exports)?,
+            Some(exports) => {
+                exported = self.set_volume_exports(&before, exports, &options)?;
+                if set.options.is_empty() && !set.accept_backing {
+                    return Ok(Answer::Done(Done::told(exported)));
+                }
+                exported += "; ";
+            }
         }
         let record = self.change(|state| {
             let volume = state.volume_mut(name)?;
@@ -250,19 +260,19 @@ impl Manager {
             Some(volume.clone())
         })?;
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
-        let mut accepted = String::new();
+        let mut accepted = exported;
         if set.accept_backing {
             let runs = self.volume_attached(name);
             let mut told = self.accept_backing(name)?;
             self.events().note(Severity::Info, name, &told);
             if runs {
                 // It did not start anew: the options are put in force as ever.
-                accepted = told + "; ";
+                accepted += &(told + "; ");
             } else {
                 if self.note_changes(name, &before.options, &options) {
                     told += &format!("; {}", changed(&before.options, &options));
                 }
-                return Ok(Answer::Done(Done::told(told)));
+                return Ok(Answer::Done(Done::told(accepted + &told)));
             }
         }
         let told = accepted + &changed(&before.options, &options);
@@ -351,7 +361,7 @@ fn changed(before: &Options, now: &Options) -> String {
 }
 
 /// Names without an export that asks for them would keep nobody out.
-fn check_tls_names(options: &Options, exports: &[Export]) -> Result<(), ControlError> {
+pub(super) fn check_tls_names(options: &Options, exports: &[Export]) -> Result<(), ControlError> {
     if options.tls_names.is_empty() || exports.iter().any(|export| matches!(export, Export::NbdTls(_))) {
         return Ok(());
     }

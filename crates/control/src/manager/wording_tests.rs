@@ -126,7 +126,7 @@ fn no_text_says_a_thing_twice() {
 fn a_change_says_what_changed_or_that_nothing_did() {
     let (_, manager) = with_volume("write-through");
     let set = |options: OptionsPatch| match manager
-        .handle(Action::VolumeSet { name: "v".into(), set: VolumeSet { options, accept_backing: false } })
+        .handle(Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } })
     {
         Ok(Answer::Done(done)) => done.told.expect("it says what it did"),
         other => panic!("{other:?}"),

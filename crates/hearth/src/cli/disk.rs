@@ -49,8 +49,11 @@ pub enum Disk {
         /// Its name
         name: String,
         /// How it is offered from now on; as for volumes
-        #[arg(long, value_name = "EXPORT", required = true)]
+        #[arg(long, value_name = "EXPORT", required_unless_present = "no_export")]
         export: Vec<String>,
+        /// Take all exports away
+        #[arg(long, conflicts_with_all = ["export", "tls"])]
+        no_export: bool,
         /// NBD over TCP with TLS; as for volumes
         #[arg(long)]
         tls: bool,

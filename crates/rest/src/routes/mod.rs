@@ -68,6 +68,7 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/disks/{name}", get(disk_show).patch(disk_set).delete(disk_remove)),
         ("/volumes", get(volume_list).post(volume_add)),
         ("/volumes/{name}", get(volume_show).patch(volume_set).delete(volume_remove)),
+        ("/volumes/{name}/rename", post(volume_rename)),
         ("/volumes/{name}/start", post(volume_start)),
         ("/volumes/{name}/stop", post(volume_stop)),
         ("/volumes/{name}/drop-cache", post(volume_drop_cache)),
@@ -166,6 +167,7 @@ fn only_looks(action: &Action) -> bool {
             | Action::Attach(_)
             | Action::Detach { .. }
             | Action::VolumeSet { .. }
+            | Action::VolumeRename { .. }
             | Action::VolumeStart { .. }
             | Action::VolumeStop { .. }
             | Action::VolumeDropCache { .. }
@@ -199,6 +201,7 @@ fn where_to_look(action: &Action) -> String {
         Action::VolumeAdd(add) => format!("check with `hearth volume show {}`", add.name),
         Action::Attach(attach) => format!("check with `hearth volume show {}`", attach.name),
         Action::VolumeSet { name, .. }
+        | Action::VolumeRename { to: name, .. }
         | Action::VolumeStart { name }
         | Action::VolumeStop { name }
         | Action::VolumeDropCache { name }

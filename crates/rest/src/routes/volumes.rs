@@ -4,7 +4,9 @@ use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
 use crate::problem::Problem;
 use axum::extract::State;
-use control::api::{Action, Done, JobView, MAP_CELLS_MAX, MapView, VolumeAdd, VolumeSet, VolumeView, VolumeWarm, WHY_BYTES_MAX, WhyView};
+use control::api::{
+    Action, Done, JobView, MAP_CELLS_MAX, MapView, VolumeAdd, VolumeRename, VolumeSet, VolumeView, VolumeWarm, WHY_BYTES_MAX, WhyView,
+};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -69,6 +71,16 @@ enum Changed {
 )]
 pub async fn volume_remove(State(app): Shared, Name(name): Name, Asked(asked): Asked<Removing>, _: Nothing) -> Answered {
     run(&app, Action::VolumeRemove { name, drop_dirty: asked.drop_dirty }).await
+}
+
+/// Gives a volume that nobody uses another name; its cache is kept.
+#[utoipa::path(
+    post, path = "/api/v1/volumes/{name}/rename", tag = "volumes", params(VolumeName),
+    request_body(content = VolumeRename, example = json!({"name": "orders"})),
+    responses((status = 200, description = "It has that name.", body = Done))
+)]
+pub async fn volume_rename(State(app): Shared, Name(name): Name, Json(rename): Json<VolumeRename>) -> Answered {
+    run(&app, Action::VolumeRename { name, to: rename.name }).await
 }
 
 /// Starts a volume that is not running.

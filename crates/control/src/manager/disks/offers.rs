@@ -1,6 +1,6 @@
 //! How a disk is offered, changed while it is served.
 
-use super::super::volumes::unique_exports;
+use super::super::new_exports::ExportChange;
 use super::super::{Manager, Severity};
 use crate::api::Answer;
 use crate::datapath::Withdrawal;
@@ -15,27 +15,19 @@ impl Manager {
     /// # Errors
     /// Then it is offered as before.
     pub(super) fn set_disk_exports(&self, name: &str, exports: &[Export]) -> Result<Answer, ControlError> {
-        let exports = unique_exports(exports)?;
         let (_claim, before) = self.claim_disk(name, "a change of its exports")?;
+        let change = ExportChange::new(&before.exports, exports)?;
         let pool = self.pool_record(&before.pool)?;
-        let going: Vec<Export> = before.exports.iter().filter(|export| !exports.contains(export)).copied().collect();
-        let coming: Vec<Export> = exports.iter().filter(|export| !before.exports.contains(export)).copied().collect();
-        // With TLS or without, the address is its own.
-        let is_own = |export: &&Export| going.iter().any(|own| own.tcp_address().is_some() && own.tcp_address() == export.tcp_address());
-        let others: Vec<Export> = coming.iter().filter(|export| !is_own(export)).copied().collect();
-        self.check_exports_free(&others)?;
         let volume = before.as_volume(&pool.ssd);
-        going.iter().try_for_each(|export| self.check_one_unused(&volume, *export))?;
-        let after = DiskRecord { exports, ..before.clone() };
-        let withdrawn = self.withdraw_some(&volume, &going, Withdrawal::IfUnused);
+        self.check_export_change(&volume, &change)?;
+        let after = DiskRecord { exports: change.exports.clone(), ..before.clone() };
+        let withdrawn = self.withdraw_some(&volume, &change.going, Withdrawal::IfUnused);
         if let Err(error) = withdrawn.and_then(|()| self.save_disk(&after)).and_then(|()| self.serve_if_pool_runs(&after, &pool)) {
-            self.offer_as_before(&before, &coming, &pool);
+            self.offer_as_before(&before, &change.coming, &pool);
             return Err(error);
         }
-        if !(going.is_empty() && coming.is_empty()) {
-            let now = after.exports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let told = if now.is_empty() { "it is offered nowhere now".to_owned() } else { format!("it is offered as {now} now") };
-            self.events().note(Severity::Info, name, told);
+        if !change.is_empty() {
+            self.events().note(Severity::Info, name, change.sentence());
         }
         self.disk_view(name).map(|view| Answer::Disk(Box::new(view)))
     }
