@@ -39,6 +39,10 @@ use types::counted;
 /// With the sentence to print; everything that was started is stopped.
 pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
     let began = Instant::now();
+    if flags.reactors.is_some_and(|count| !(1..=settings::REACTORS_MAX).contains(&count)) {
+        let problem = format!("--reactors must be a whole number from 1 to {}", settings::REACTORS_MAX);
+        return Err(Failure::usage(problem, "leave it out for half of the processors"));
+    }
     let config = Config::load(config_file)?;
     let log_variable = std::env::var(settings::LOG_VARIABLE).ok().filter(|filter| !filter.is_empty());
     let settings = settings::settle(flags, &config, &Surroundings::of_process(), log_variable);
@@ -193,6 +197,9 @@ pub fn stay_in_memory() {
 }
 
 /// How the API is served.
+/// Where the console is served when it is asked for and no address is set.
+const CONSOLE: std::net::SocketAddr = std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7420);
+
 fn server_options(settings: &ServeSettings) -> ServerOptions {
     let tcp = settings.listen.map(|address| TcpOptions {
         address,
@@ -202,6 +209,7 @@ fn server_options(settings: &ServeSettings) -> ServerOptions {
     });
     ServerOptions {
         tcp,
+        console_on_demand: settings.console_on_demand.then_some(CONSOLE),
         names: settings.names.clone(),
         socket_group: settings.socket_group.clone(),
         operate_group: settings.operate_group.clone(),

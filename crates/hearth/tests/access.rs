@@ -54,11 +54,20 @@ fn a_damaged_file_of_tokens_stops_nothing_else() {
 }
 
 #[test]
-fn the_console_says_how_to_turn_it_on_and_then_where_it_is() {
+fn the_console_is_served_when_it_is_asked_for_unless_it_is_off() {
     let place = Place::new();
-    let daemon = place.daemon();
-    place.must_fail(&["console"], 1, "enable it with `hearth serve --listen 127.0.0.1:7420`, or with `api.listen`");
+    std::fs::write(place.path("off.toml"), "[api]\nlisten = \"off\"\n").expect("there is room");
+    let daemon = place.start(place.command(&["serve", "--config", &place.path("off.toml")]));
+    place.must_fail(&["console"], 1, "take `api.listen = \"off\"` out of the configuration file");
     daemon.stop();
+    let daemon = place.daemon();
+    let urls = [place.must(&["console"]), place.must(&["console"])];
+    let addresses = urls.each_ref().map(|url| url.split_once("/#code=").expect("a code").0);
+    assert!(addresses[0].starts_with("https://127.0.0.1:") && addresses[0] == addresses[1], "one listener: {urls:?}");
+    let port = addresses[0].rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    daemon.stop();
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "it ends with the daemon");
     place.must_fail(&["serve", "--listen", "0.0.0.0:7420"], 2, "allow it with --allow-remote");
     place.must_fail(&["serve", "--listen", "7420"], 2, "--listen");
     let daemon = place.start(place.command(&["serve", "--listen", "127.0.0.1:0"]));

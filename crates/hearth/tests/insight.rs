@@ -260,7 +260,7 @@ fn what_is_asked_wrongly_is_told_with_what_to_write() {
     place.must(&["analysis", "start", "w", "--volume", "v", "--for", "7d"]);
     place.must_fail(&["advise", "v", "--target", "-5"], 2, "--target is -5; write a share of hits");
     place.must_fail(&["advise", "v", "--budget", "-5"], 2, "--budget: ");
-    place.must_fail(&["object", "list", "--limit", "-5"], 2, "it is not a whole number");
+    place.must_fail(&["object", "list", "--limit", "-5"], 2, "is not a whole number");
     place.must(&["analysis", "forget", "w"]);
     // A trace without times, and one that is none, have nothing more to wait for.
     let trace = place.path("flat.csv");

@@ -5,7 +5,7 @@
 //! * [`gate`]: what every request passes: rate, origin, who asks ([`peers`], [`tokens`], [`sessions`], [`callers`]), size and time of its body.
 //! * [`routes`]: the paths. [`asked`]: what they take out of a request. [`problem`], [`headers`]: what every answer has.
 //! * [`stream`]: what happens, as server-sent events. [`metrics`]: counters for Prometheus. [`openapi`]: the API's description.
-//! * [`assets`]: the files of the console.
+//! * [`assets`]: the files of the console. [`console_address`]: where it is served.
 #![forbid(unsafe_code)]
 
 pub mod assets;
@@ -18,6 +18,7 @@ pub mod tls;
 mod allotment;
 mod asked;
 mod callers;
+mod console_address;
 mod door;
 mod gate;
 mod headers;

@@ -2,6 +2,7 @@
 
 use crate::allotment::Allotment;
 use crate::assets::{self, Assets};
+use crate::console_address::ConsoleAddress;
 use crate::hosts::Hosts;
 use crate::limits::Limit;
 use crate::listen::{self, Socket, TcpSocket};
@@ -104,6 +105,9 @@ pub struct ServerOptions {
     pub operate_group: Option<String>,
     /// TCP, if it is wanted.
     pub tcp: Option<TcpOptions>,
+    /// Without TCP: where the console is served, from the first time that somebody asks for its address by the Unix socket. `None`: never. If
+    /// the port is taken, another one is used.
+    pub console_on_demand: Option<SocketAddr>,
     /// Names, beside localhost, by which the TCP listener may be asked.
     pub names: Vec<String>,
     /// The files of the console.
@@ -120,6 +124,7 @@ impl ServerOptions {
             socket_group: None,
             operate_group: None,
             tcp: None,
+            console_on_demand: None,
             names: Vec::new(),
             assets: assets::none(),
             limits: ServerLimits::default(),
@@ -149,8 +154,8 @@ pub(crate) struct App {
     pub(crate) instance: String,
     /// When it started: seconds since 1970.
     pub(crate) started_unix_s: u64,
-    /// Where the console is, as far as the TCP listener knows: `https://…`.
-    pub(crate) console: Option<String>,
+    /// Where the console is, or how it gets there.
+    pub(crate) console: ConsoleAddress,
 }
 
 /// Bound listeners, not served yet.
@@ -185,7 +190,7 @@ impl Server {
     /// If the runtime or a listener cannot be set up.
     pub fn serve(self, manager: Manager, stop: StopReceiver) -> std::io::Result<()> {
         let Server { mut socket, tcp, options } = self;
-        let console = tcp.as_ref().map(|(socket, _)| format!("https://{}", shown(socket.address())));
+        let (console, mut opened) = ConsoleAddress::new(tcp.as_ref().map(|(socket, _)| socket.address()), &options);
         let remote = options.tcp.as_ref().is_some_and(|tcp| !tcp.address.ip().is_loopback());
         let limits = options.limits;
         let app = Arc::new(App {
@@ -210,6 +215,10 @@ impl Server {
             let router = routes::router(app);
             let listener = socket.listen()?;
             let by_tcp = async {
+                let tcp = match tcp {
+                    Some(tcp) => Some(tcp),
+                    None => opened.recv().await,
+                };
                 match tcp {
                     Some((socket, tls)) => listen::serve_tcp(socket.listen()?, Arc::new(tls), router.clone(), limits).await,
                     None => std::future::pending::<std::io::Result<std::convert::Infallible>>().await,
@@ -226,9 +235,4 @@ impl Server {
         runtime.shutdown_background();
         Ok(())
     }
-}
-
-/// An address as a browser on this machine takes it.
-fn shown(address: SocketAddr) -> String {
-    if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
 }

@@ -79,7 +79,7 @@ fn what_is_asked_wrongly_is_told_and_changes_nothing() {
         ("POST", "/api/v1/session", "{}", 400, "usage", "a token or a code"),
         ("POST", "/api/v1/session", r#"{"token":"a","code":"b"}"#, 400, "usage", "a token or a code"),
         ("POST", "/api/v1/session", r#"{"token":"a"}"#, 401, "unauthenticated", "hearth token create"),
-        ("POST", "/api/v1/session/code", "", 409, "conflict", "hearth serve --listen 127.0.0.1:7420"),
+        ("POST", "/api/v1/session/code", "", 409, "conflict", "out of the configuration file"),
         ("POST", "/api/v1/tokens", r#"{"name":"t","role":"root"}"#, 400, "usage", "unknown variant `root`"),
         ("POST", "/api/v1/tokens", r#"{"name":"-t","role":"view"}"#, 400, "usage", "begins with - or ."),
         ("DELETE", "/api/v1/tokens/t", "", 404, "not_found", "hearth token list"),

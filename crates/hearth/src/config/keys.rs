@@ -128,7 +128,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "reactors",
-        form: Form::Count { least: 1, most: 256 },
+        form: Form::Count { least: 1, most: super::settings::REACTORS_MAX as u64 },
         default: "half of the processors",
         example: "2",
         about: "Threads that do I/O.",
@@ -157,9 +157,9 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "api.listen",
         form: Form::Address,
-        default: "off",
-        example: "\"off\"",
-        about: "The TCP address of the API and the console, for instance \"127.0.0.1:7420\". Always with TLS; clients need a token.",
+        default: "127.0.0.1:7420, once `hearth console` is run",
+        example: "\"127.0.0.1:7420\"",
+        about: "The TCP address of the API and the console. Always with TLS; clients need a token. Without this key the daemon listens on a loopback address from the first `hearth console` on; with \"off\" never.",
     },
     Key {
         name: "api.allow_remote",

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Environment variable for the log's filter, in the notation of the `tracing` crates: "info", "debug,runtime=trace".
 pub const LOG_VARIABLE: &str = "HEARTH_LOG";
 
+/// Most threads that do I/O.
+pub const REACTORS_MAX: usize = 256;
+
 /// How log lines look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogFormat {
@@ -42,6 +45,8 @@ pub struct ServeSettings {
     pub stop_limit: Duration,
     /// The TCP address of the API and the console; none: no TCP.
     pub listen: Option<SocketAddr>,
+    /// Whether `hearth console` may have the daemon listen on a loopback address: unless `api.listen` is off by name.
+    pub console_on_demand: bool,
     /// Whether that may be an address that other machines can reach.
     pub allow_remote: bool,
     /// Names, beside localhost, by which TCP may be asked.
@@ -108,6 +113,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
             Some(Value::Address(address)) => *address,
             _ => None,
         }),
+        console_on_demand: config.get("api.listen") != Some(&Value::Address(None)),
         allow_remote: flags.allow_remote || flag("api.allow_remote", false),
         names: match config.get("api.names") {
             Some(Value::Names(names)) => names.clone(),
@@ -209,7 +215,7 @@ mod tests {
         let defaults = settle(&Flags::default(), &Config::default(), &root, None);
         assert_eq!(defaults.places.socket, PathBuf::from("/run/hearth/hearth.sock"));
         assert_eq!((defaults.reactors, defaults.log_filter.as_str(), defaults.history_bytes_max), (None, "info", 256 << 20));
-        assert!(defaults.history_enabled && !defaults.allow_remote && defaults.listen.is_none());
+        assert!(defaults.history_enabled && !defaults.allow_remote && defaults.listen.is_none() && defaults.console_on_demand);
 
         let by_file = settle(&Flags::default(), &file, &root, None);
         assert_eq!((by_file.places.state_directory, by_file.reactors, by_file.log_filter), ("/file".into(), Some(3), "warn".into()));

@@ -93,9 +93,10 @@ pub async fn session_code(State(app): Shared, caller: Caller, _: Nothing) -> Ans
         let remedy = "run `hearth console` on the machine of the daemon, or log in with a token";
         return Err(Problem::new(Kind::Forbidden, "codes are issued over the Unix socket only", remedy));
     }
-    let Some(console) = &app.console else {
-        let remedy = "enable it with `hearth serve --listen 127.0.0.1:7420`, or with `api.listen` in the configuration file";
-        return Err(Problem::new(Kind::Conflict, "the console needs the API on TCP, which is off", remedy));
+    let opening = app.clone();
+    let Some(console) = blocking(move || Ok(opening.console.get_or_open()?)).await? else {
+        let remedy = "take `api.listen = \"off\"` out of the configuration file and start the daemon again";
+        return Err(Problem::new(Kind::Conflict, "the console needs the API on TCP, which is switched off", remedy));
     };
     let code = app.sessions.make_code(Instant::now())?;
     json(&LoginCode { url: format!("{console}/#code={code}"), valid_s: CODE_VALID.as_secs() })
