@@ -350,6 +350,7 @@ export interface VolumeStats {
   backing_read_bytes: number;
   backing_writes: number;
   backing_written_bytes: number;
+  backing_discards?: number;
   destaged_bytes: number;
   checksum_errors: number;
   errors: number;

@@ -70,6 +70,9 @@ pub struct VolumeStats {
     pub backing_writes: u64,
     /// Their bytes.
     pub backing_written_bytes: u64,
+    /// Discards of the backing device. They move no data.
+    #[serde(default)]
+    pub backing_discards: u64,
     /// Bytes destaged.
     pub destaged_bytes: u64,
     /// Cached blocks that did not match their checksum.

@@ -26,6 +26,8 @@ pub enum Op {
     Discard,
     /// All writes acknowledged before this request was submitted become durable.
     Flush,
+    /// As a discard, but the sectors read as zeroes: what a loop device makes of a discard, and of zeroes that may deallocate.
+    PunchHole,
 }
 
 /// One client request.
@@ -37,7 +39,7 @@ pub struct Request {
     pub volume: VolumeIndex,
     /// What to do.
     pub op: Op,
-    /// Durable when acknowledged (writes, zeroes and discards only).
+    /// Durable when acknowledged (writes, zeroes, holes and discards only).
     pub fua: bool,
     /// First sector; ignored for flush.
     pub start_sector: u64,
@@ -186,6 +188,8 @@ pub enum IoKind {
     WriteZeroes {
         /// Durable when complete.
         fua: bool,
+        /// The client gives the range up: what deallocates it moves no data.
+        hole: bool,
     },
     /// Deallocate: the range reads as zeroes afterwards, or (result `Unsupported`) is untouched.
     Discard,

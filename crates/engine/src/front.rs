@@ -317,7 +317,7 @@ impl Volume {
         let log = seen.log && sectors <= LOG_WRITE_SECTORS_MAX;
         if self.options.mode == Mode::PassThrough && request.op == Op::Read {
             Some(BypassReason::PassThrough)
-        } else if request.wanted || request.op == Op::Flush || log {
+        } else if request.wanted || matches!(request.op, Op::Flush | Op::Discard | Op::PunchHole) || log {
             None
         } else if sectors * SECTOR_BYTES > u64::from(self.options.max_io_bytes) {
             Some(BypassReason::Size)

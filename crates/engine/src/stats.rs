@@ -1,5 +1,6 @@
 //! What is counted, with units. All counters only grow; gauges say so.
 
+use crate::api::IoKind;
 use crate::index::Census;
 use types::BypassReason;
 
@@ -32,10 +33,12 @@ pub struct VolumeStats {
     pub backing_reads: u64,
     /// Bytes of them.
     pub backing_read_bytes: u64,
-    /// Write (and zero and discard) I/Os to the backing device, destage included.
+    /// I/Os that write data or zeroes to the backing device, destage included. What gives ranges up is none.
     pub backing_writes: u64,
     /// Bytes of them.
     pub backing_written_bytes: u64,
+    /// I/Os that give ranges of the backing device up.
+    pub backing_discards: u64,
     /// Bytes destaged.
     pub destaged_bytes: u64,
     /// Destage writes that failed and will be tried again.
@@ -53,6 +56,17 @@ pub struct VolumeStats {
 }
 
 impl VolumeStats {
+    /// Counts an I/O to the backing device that is not destage.
+    pub(crate) fn count_backing_write(&mut self, kind: &IoKind, length_bytes: u64) {
+        match kind {
+            IoKind::Discard | IoKind::WriteZeroes { hole: true, .. } => self.backing_discards += 1,
+            _ => {
+                self.backing_writes += 1;
+                self.backing_written_bytes += length_bytes;
+            }
+        }
+    }
+
     /// Adds another shard's counters and gauges.
     pub fn add(&mut self, other: &VolumeStats) {
         let VolumeStats {
@@ -71,6 +85,7 @@ impl VolumeStats {
             backing_read_bytes,
             backing_writes,
             backing_written_bytes,
+            backing_discards,
             destaged_bytes,
             destage_errors,
             checksum_errors,
@@ -96,6 +111,7 @@ impl VolumeStats {
         self.backing_read_bytes += backing_read_bytes;
         self.backing_writes += backing_writes;
         self.backing_written_bytes += backing_written_bytes;
+        self.backing_discards += backing_discards;
         self.destaged_bytes += destaged_bytes;
         self.destage_errors += destage_errors;
         self.checksum_errors += checksum_errors;

@@ -155,7 +155,7 @@ impl Tap {
                     product = product.wrapping_add(FACTOR);
                 }
             }
-            Op::Discard | Op::WriteZeroes => self.note_removed(used),
+            Op::Discard | Op::PunchHole | Op::WriteZeroes => self.note_removed(used),
             Op::Flush => {}
         }
     }

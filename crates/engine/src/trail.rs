@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Entry>() == 16);
 const _: () = assert!(types::EXTENT_SECTORS <= LENGTH_MASK as u64 && BypassReason::ALL.len() < 1 << (16 - REASON_SHIFT));
 
 const OUTCOME_BITS: u32 = 3;
-const OPS: [Op; 5] = [Op::Read, Op::Write, Op::WriteZeroes, Op::Discard, Op::Flush];
+const OPS: [Op; 6] = [Op::Read, Op::Write, Op::WriteZeroes, Op::Discard, Op::Flush, Op::PunchHole];
 const OUTCOMES: [Outcome; 7] =
     [Outcome::RamHit, Outcome::SsdHit, Outcome::Miss, Outcome::Bypass, Outcome::WriteBack, Outcome::WriteThrough, Outcome::Other];
 

@@ -152,7 +152,7 @@ pub fn weakened(mode: Mode, treatment: Treatment) -> Mode {
 /// Why a request goes around the cache, where one to a volume without policies would for that `reason`. A request is treated as
 /// its first block.
 pub(crate) fn bypass(map: &PolicyMap, mode: Mode, request: &Request, reason: Option<BypassReason>) -> Option<BypassReason> {
-    if matches!(request.op, Op::Flush | Op::Discard) || mode == Mode::PassThrough {
+    if matches!(request.op, Op::Flush | Op::Discard | Op::PunchHole) || mode == Mode::PassThrough {
         return reason;
     }
     let treatment = map.treatment_of(request.start_sector / BLOCK_SECTORS);

@@ -109,6 +109,8 @@ impl Guests {
             volume: SERIAL.into(),
             device: device.into(),
             read_only: false,
+            // Past the page cache of this machine, which is not what is measured.
+            is_alone: false,
             addresses: vec![address],
             access: Access::Anyone,
             chap: None,

@@ -115,8 +115,11 @@ impl FileExport {
             over_io_uring: wants_ring,
         };
         let negotiated = shake(device.as_fd(), &limits, options.transport == Transport::Ring)?;
-        let file =
-            VolumeFile { size_bytes: volume.size_bytes(), block_bytes: volume.logical_block_bytes(), can_discard: volume.can_discard() };
+        let file = VolumeFile {
+            size_bytes: volume.size_bytes(),
+            block_bytes: volume.logical_block_bytes(),
+            can_discard: volume.can_punch_holes(),
+        };
         let request_bytes_max = negotiated.request_bytes_max;
         let second = || device.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"));
         let (kept, table) = (second()?, Arc::new(Table::new()?));
@@ -205,11 +208,7 @@ impl LoopExport {
         let mut warnings = within(patience, "loop-clear", move || loopdev::clear_stale(&stale_mark, &stale))
             .ok_or_else(timed_out("detaching an old loop device"))??;
         let file = FileExport::start(runtime, volume, name, run_directory, options)?;
-        let geometry = LoopGeometry {
-            block_bytes: volume.logical_block_bytes(),
-            read_only: volume.read_only(),
-            request_bytes_max: file.negotiated.request_bytes_max,
-        };
+        let geometry = LoopGeometry { block_bytes: volume.logical_block_bytes(), read_only: volume.read_only() };
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.
         let device_mark = mark.clone();
         let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &device_mark, &geometry))

@@ -122,7 +122,7 @@ impl VolumeFile {
 
     /// The loop driver sends PUNCH_HOLE for two things: a discard, after which any content will do, and a
     /// WRITE_ZEROES that may deallocate, after which file systems rely on zeroes (ext4 zeroes its inode tables
-    /// so). They look the same here, so both must give zeroes: [`Op::WriteZeroes`], which deallocates where the device can. Where it
+    /// so). They look the same here, so both must give zeroes: [`Op::PunchHole`], which deallocates where the device can. Where it
     /// cannot, a discard of the whole device would write all of it: EOPNOTSUPP makes the loop driver offer no discards from
     /// then on, and the block layer write its zeroes itself. (Switching discards off in the queue's settings is no way: the
     /// setting outlives the device and cannot be undone, since with it the granularity becomes 0 and every value is invalid.)
@@ -140,7 +140,8 @@ impl VolumeFile {
             Ok(0) | Err(_) => fail(libc::EINVAL),
             Ok(sectors) => {
                 let start_sector = offset_bytes / SECTOR_BYTES;
-                Decision::Volume(Work { op: Op::WriteZeroes, start_sector, sectors, skip_bytes: 0, data_bytes: 0 })
+                let op = if mode & PUNCH_HOLE != 0 { Op::PunchHole } else { Op::WriteZeroes };
+                Decision::Volume(Work { op, start_sector, sectors, skip_bytes: 0, data_bytes: 0 })
             }
         }
     }
@@ -213,10 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn holes_and_zero_ranges_become_zeroes_and_allocation_is_refused() {
+    fn holes_and_zero_ranges_are_told_apart_and_allocation_is_refused() {
         let fallocate = |mode| LARGE.decide(Operation::Fallocate { offset_bytes: 4096, length_bytes: 8192, mode }, false);
-        for mode in [PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE, ZERO_RANGE | KEEP_SIZE] {
-            assert!(matches!(fallocate(mode), Decision::Volume(Work { op: Op::WriteZeroes, start_sector: 8, sectors: 16, .. })));
+        let asks =
+            |mode| if let Decision::Volume(Work { op, start_sector: 8, sectors: 16, .. }) = fallocate(mode) { Some(op) } else { None };
+        assert_eq!(asks(PUNCH_HOLE | KEEP_SIZE), Some(Op::PunchHole));
+        for mode in [ZERO_RANGE, ZERO_RANGE | KEEP_SIZE] {
+            assert_eq!(asks(mode), Some(Op::WriteZeroes));
         }
         assert_eq!(fallocate(0), fail(libc::EOPNOTSUPP));
         let solid = VolumeFile { can_discard: false, ..LARGE };

@@ -24,8 +24,6 @@ pub(crate) struct LoopGeometry {
     /// 512 or 4096.
     pub(crate) block_bytes: u32,
     pub(crate) read_only: bool,
-    /// Longest request that is worth sending in one piece.
-    pub(crate) request_bytes_max: u32,
 }
 
 /// A configured loop device. Dropping it detaches the device (or leaves that to its last user).
@@ -137,22 +135,25 @@ impl LoopDevice {
         Ok(())
     }
 
-    /// Ordering and merging are the engine's business, and cost time here.
+    /// Ordering and merging are the engine's business, and cost time here. Nothing else is set: what is set stays with the number, also
+    /// when the daemon and its keeper are killed and nobody is left to put it back.
     fn set_queue_up(&mut self) {
-        for (name, value) in [("scheduler", "none"), ("max_sectors_kb", &(self.geometry.request_bytes_max / 1024).to_string())] {
-            if let Err(error) = self.set(name, value) {
-                tracing::debug!(device = self.own.number(), name, value, %error, "a queue setting was not taken");
-            }
+        if let Err(error) = self.choose_no_scheduler() {
+            tracing::debug!(device = self.own.number(), %error, "the scheduler of its queue stays");
         }
     }
 
-    fn set(&mut self, name: &str, value: &str) -> io::Result<()> {
-        let path = sysfs(self.own.number()).join("queue").join(name);
+    /// No scheduler is what loop devices have by themselves: most often there is nothing to do, nor to put back.
+    fn choose_no_scheduler(&mut self) -> io::Result<()> {
+        const NONE: &str = "none";
+        let path = sysfs(self.own.number()).join("queue/scheduler");
         let before = std::fs::read_to_string(&path)?;
-        std::fs::write(&path, value)?;
         // A choice is written as "[none] mq-deadline".
         let chosen = before.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(before.trim(), |(chosen, _)| chosen);
-        self.before.push((path, chosen.to_owned()));
+        if chosen != NONE {
+            std::fs::write(&path, NONE)?;
+            self.before.push((path, chosen.to_owned()));
+        }
         Ok(())
     }
 

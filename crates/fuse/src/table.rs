@@ -211,7 +211,9 @@ impl Drop for Table {
 const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
 
 fn op_code(op: Op) -> u32 {
-    OPS.iter().position(|other| *other == op).map_or(0, |at| at as u32 + 1)
+    // A hole is written down as zeroes, which older versions know.
+    let noted = if op == Op::PunchHole { Op::WriteZeroes } else { op };
+    OPS.iter().position(|other| *other == noted).map_or(0, |at| at as u32 + 1)
 }
 
 fn op_of_code(code: u32) -> Option<Op> {

@@ -228,7 +228,7 @@ pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result
 
 impl Facts {
     fn geometry(&self) -> LoopGeometry {
-        LoopGeometry { block_bytes: self.block_bytes, read_only: self.read_only, request_bytes_max: self.negotiated.request_bytes_max }
+        LoopGeometry { block_bytes: self.block_bytes, read_only: self.read_only }
     }
 }
 

@@ -231,6 +231,37 @@ fn discards_free_space_and_give_zeroes() {
     }
 }
 
+/// What is set in a queue stays with the number of the device, also when this process is killed: so nothing is set.
+#[test]
+fn its_queue_has_the_settings_that_it_had() {
+    if !machine_can("its_queue_has_the_settings_that_it_had") {
+        return;
+    }
+    const ODD_KIB: &str = "72";
+    for _ in 0..20 {
+        let free = run("losetup", &["-f"]).trim().trim_start_matches("/dev/").to_owned();
+        let setting = Path::new("/sys/block").join(&free).join("queue/max_sectors_kb");
+        let read = || std::fs::read_to_string(&setting).unwrap_or_default().trim().to_owned();
+        let before = read();
+        if std::fs::write(&setting, ODD_KIB).is_err() {
+            continue;
+        }
+        let stage = Stage::new(&StageOptions::default());
+        let mut export = start(&stage);
+        // Another program may have been faster.
+        let is_the_one = export.device_path() == Path::new("/dev").join(&free);
+        let while_exported = read();
+        stop(&stage, &mut export);
+        let afterwards = read();
+        std::fs::write(&setting, before).expect("it was that before");
+        if is_the_one {
+            assert_eq!((while_exported.as_str(), afterwards.as_str()), (ODD_KIB, ODD_KIB));
+            return;
+        }
+    }
+    panic!("each free loop device was taken by another program");
+}
+
 #[test]
 fn a_device_that_frees_nothing_offers_no_discard_but_zeroes() {
     if !machine_can("a_device_that_frees_nothing_offers_no_discard_but_zeroes") {

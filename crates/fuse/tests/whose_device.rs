@@ -48,6 +48,7 @@ fn a_number_that_another_has_by_now_is_left_alone() {
         }
         let others = OthersLoop(device.clone());
         let queue = format!("/sys/block/{}/queue/max_sectors_kb", device.trim_start_matches("/dev/"));
+        let before = std::fs::read_to_string(&queue).expect("readable");
         std::fs::write(&queue, "64").expect("root may set it");
         assert!(export.is_lost() && export.users().is_none(), "whoever has that number now is no user of ours");
         match ending {
@@ -57,6 +58,7 @@ fn a_number_that_another_has_by_now_is_left_alone() {
         }
         assert_eq!(backing_of(&device).as_deref(), Some(image), "{ending}: the other's device is untouched");
         assert_eq!(std::fs::read_to_string(&queue).expect("readable").trim(), "64", "{ending}");
+        std::fs::write(&queue, before.trim()).expect("it was that before");
         let mut read = [0; 4096];
         File::open(&others.0).and_then(|file| file.read_exact_at(&mut read, 0)).expect("it works");
         assert_eq!(read[..], pattern(0, 4096, 1)[..]);

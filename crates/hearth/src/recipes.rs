@@ -191,6 +191,18 @@ fn sector_bytes(volume: &Offered<'_>) -> u32 {
     volume.sector_bytes.unwrap_or(512)
 }
 
+/// What the guest may take for written as a whole: what the block device says, and of what has none a sector.
+fn physical_bytes(volume: &Offered<'_>, place: &Place<'_>) -> u32 {
+    let told = match place {
+        Place::Device(device) => std::fs::canonicalize(device).ok().and_then(|device| {
+            let queue = std::path::Path::new("/sys/class/block").join(device.file_name()?).join("queue/physical_block_size");
+            std::fs::read_to_string(queue).ok()?.trim().parse().ok()
+        }),
+        Place::VhostUser(_) | Place::Unix { .. } | Place::Tcp { .. } => None,
+    };
+    told.unwrap_or(0).max(sector_bytes(volume))
+}
+
 fn libvirt(volume: &Offered<'_>, place: &Place<'_>) -> String {
     let (kind, cache, source) = match place {
         Place::VhostUser(socket) => return vhost_user_libvirt(socket),
@@ -208,9 +220,10 @@ fn libvirt(volume: &Offered<'_>, place: &Place<'_>) -> String {
     format!(
         "<disk type='{kind}' device='disk'>\n  <driver name='qemu' type='raw' {cache} discard='unmap'/>\n  {source}\n  \
          <target dev='vdb' bus='virtio'/>\n  <serial>{}</serial>\n  \
-         <blockio logical_block_size='{}' physical_block_size='4096'/>\n{read_only}</disk>\n",
+         <blockio logical_block_size='{}' physical_block_size='{}'/>\n{read_only}</disk>\n",
         serial(volume),
         sector_bytes(volume),
+        physical_bytes(volume, place),
     )
 }
 
@@ -261,9 +274,10 @@ fn qemu_options(volume: &Offered<'_>, place: &Place<'_>) -> [String; 2] {
     };
     let read_only = if volume.read_only { "on" } else { "off" };
     let disk = format!(
-        "virtio-blk-pci,drive={node},serial={},logical_block_size={},physical_block_size=4096",
+        "virtio-blk-pci,drive={node},serial={},logical_block_size={},physical_block_size={}",
         serial(volume),
-        sector_bytes(volume)
+        sector_bytes(volume),
+        physical_bytes(volume, place)
     );
     [format!("{behind},node-name={node},discard=unmap,read-only={read_only}"), disk]
 }
@@ -373,6 +387,17 @@ mod tests {
         (disk.exports, disk.stable_path) = (BTreeMap::new(), None);
         let told = recipe(&Offered::from(&disk), For::Qemu).expect_err("it is not offered");
         assert!(told.message.starts_with("disk \"db\" is not offered now"), "{}", told.message);
+    }
+
+    /// A guest that writes more than a sector in one go must not believe that a power cut leaves all of it or nothing, where nobody says so.
+    #[test]
+    fn a_guest_is_told_of_physical_blocks_what_holds() {
+        let mut over_nbd = volume(&[("nbd", "nbd+unix:///db?socket=/run/n.sock")], None);
+        over_nbd.sector_bytes = Some(512);
+        let xml = recipe(&offered(&over_nbd), For::Libvirt).expect("it is offered");
+        assert!(xml.contains("logical_block_size='512' physical_block_size='512'"), "{xml}");
+        let qemu = recipe(&offered(&over_nbd), For::Qemu).expect("it is offered");
+        assert!(qemu.contains("logical_block_size=512,physical_block_size=512"), "{qemu}");
     }
 
     #[test]

@@ -130,6 +130,7 @@ fn warm_fills_the_cache_and_stats_count_it() {
         "backing_read_bytes",
         "backing_writes",
         "backing_written_bytes",
+        "backing_discards",
         "checksum_errors",
     ] {
         count(&stats, key);

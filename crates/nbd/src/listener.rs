@@ -16,11 +16,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 /// After accepting has failed, most likely for want of descriptors or memory, it rests for this long.
 const REST_NS: u64 = 100_000_000;
+/// A client that has said nothing for so long is asked whether it is still there; so often, and so many times, before it is given up.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
 /// The log tells of that at most this often.
 const TELL_EVERY_NS: u64 = 10_000_000_000;
 /// Connections beyond the limits that may be on their way out: they end as soon as a reactor looks at them.
@@ -357,8 +362,22 @@ pub(crate) fn peer_of(is_unix: bool, socket: &OwnedFd) -> Peer {
     if let Err(error) = sockopt::set_tcp_nodelay(socket, true) {
         tracing::debug!(%error, "replies may be delayed");
     }
+    if let Err(error) = notice_death(socket) {
+        tracing::debug!(%error, "a client whose machine has gone may not be noticed");
+    }
     let address = rustix::net::getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
     address.map_or(Peer::Unknown, |address| Peer::Address(address.ip()))
+}
+
+/// A client whose machine has gone says no goodbye, and an idle connection stays for ever if nobody asks.
+///
+/// Data that nobody acknowledges ends one by the kernel's own limit. A shorter one of ours (`TCP_USER_TIMEOUT`) would end clients that
+/// live and read nothing for a while, as a virtual machine that is stopped.
+fn notice_death(socket: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(socket, true)
 }
 
 impl Endpoint for Listener {
@@ -408,5 +427,22 @@ impl Listener {
             self.closed = true;
             cx.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_over_tcp_is_asked_whether_it_is_still_there() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+        let _client = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let socket = OwnedFd::from(listener.accept().expect("one has come").0);
+        assert!(!sockopt::socket_keepalive(&socket).expect("a socket"), "not by itself");
+        assert!(matches!(peer_of(false, &socket), Peer::Address(address) if address.is_loopback()));
+        assert!(sockopt::socket_keepalive(&socket).expect("a socket"));
+        let asked = (sockopt::tcp_keepidle(&socket), sockopt::tcp_keepintvl(&socket), sockopt::tcp_keepcnt(&socket));
+        assert_eq!(asked, (Ok(KEEPALIVE_IDLE), Ok(KEEPALIVE_INTERVAL), Ok(KEEPALIVE_PROBES)));
     }
 }

@@ -5,10 +5,12 @@ mod common;
 use common::random::Random;
 use common::secured::{Secured, now_s};
 use common::{VOLUME_BYTES, run};
+use nbd::Tls;
 use pki::authority::{Role, VALID_S, init, issue};
 use pki::files;
 use std::io::Read;
 use std::net::TcpStream;
+use std::path::Path;
 
 #[test]
 fn libnbd_reads_facts_and_copies_there_and_back() {
@@ -119,6 +121,60 @@ fn changed_files_are_used_for_the_next_connection_and_bad_ones_are_not() {
     }
     secured.connect(Some(&guest)).and_then(|mut client| client.go("disk")).expect_err("its authority is not known any more");
     before.read(0, 512).expect("who is in stays in");
+}
+
+/// As an administrator makes it: a list of these certificates, in PEM and in DER.
+fn revocation_list(authority: &Path, of: &[&Path], place: &Path) -> Option<[Vec<u8>; 2]> {
+    std::fs::create_dir_all(place).expect("room");
+    let path = |name: &str| place.join(name).display().to_string();
+    let settings = "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=number\ndefault_md=sha256\ndefault_crl_days=30\ncrl_extensions=e\n\
+                    [e]\nauthorityKeyIdentifier=keyid:always\n";
+    let settings = settings.replace("=index.txt", &format!("={}", path("index.txt"))).replace("=number", &format!("={}", path("number")));
+    std::fs::write(path("settings"), settings).expect("room");
+    std::fs::write(path("number"), "01\n").expect("room");
+    let line = |client: &&Path| -> Option<String> {
+        let certificate = client.join(files::CLIENT_CERTIFICATE).display().to_string();
+        let serial = run("openssl", &["x509", "-serial", "-noout", "-in", &certificate])?;
+        let serial = serial.trim().strip_prefix("serial=").expect("its form").to_owned();
+        Some(format!("R\t350101000000Z\t260101000000Z\t{serial}\tunknown\t/CN=guest\n"))
+    };
+    std::fs::write(path("index.txt"), of.iter().map(line).collect::<Option<String>>()?).expect("room");
+    let own = |name: &str| authority.join(name).display().to_string();
+    let (key, certificate, pem, der) = (own(files::CA_KEY), own(files::CA_CERTIFICATE), path("pem"), path("der"));
+    run("openssl", &["ca", "-gencrl", "-config", &path("settings"), "-keyfile", &key, "-cert", &certificate, "-out", &pem])?;
+    run("openssl", &["crl", "-in", &pem, "-outform", "DER", "-out", &der])?;
+    Some([pem, der].map(|path| std::fs::read(path).expect("it was made")))
+}
+
+/// A list that says nothing of this authority's clients lets nobody in who was out, and keeps nobody out who was in.
+#[test]
+fn only_a_list_of_this_authority_revokes_and_one_that_cannot_be_used_changes_nothing() {
+    let secured = Secured::new();
+    let (good, bad) = (secured.client("good"), secured.client("bad"));
+    let enters = |client: &Path| secured.connect(Some(client)).and_then(|mut client| client.go("disk"));
+    let list = secured.authority.join(files::CA_REVOKED);
+    let other = secured.fixture.dir.path().join("other");
+    init(&other, "another", "localhost", &[], now_s()).unwrap();
+    let in_own_place = |name: &str| secured.fixture.dir.path().join(name);
+    let Some([own, der]) = revocation_list(&secured.authority, &[&bad], &in_own_place("own")) else { return };
+    let Some([foreign, _]) = revocation_list(&other, &[], &in_own_place("foreign")) else { return };
+    let certificate = std::fs::read(secured.authority.join(files::CA_CERTIFICATE)).unwrap();
+    let unusable = [b"".to_vec(), der, certificate, foreign, own[..own.len() / 2].to_vec()];
+
+    for (number, bytes) in unusable.iter().enumerate() {
+        std::fs::write(&list, bytes).unwrap();
+        enters(&bad).unwrap_or_else(|error| panic!("{number}: nobody was revoked before: {error}"));
+        let refused = Tls::open(&secured.authority).err().unwrap_or_else(|| panic!("{number}: it cannot be used at a start"));
+        assert!(refused.to_string().contains("ca-crl.pem"), "{refused}");
+    }
+    std::fs::write(&list, &own).unwrap();
+    enters(&bad).expect_err("it is revoked");
+    enters(&good).expect("it is not");
+    for (number, bytes) in unusable.iter().enumerate() {
+        std::fs::write(&list, bytes).unwrap();
+        assert!(enters(&bad).is_err(), "{number}: it stays revoked");
+        enters(&good).unwrap_or_else(|error| panic!("{number}: the others stay in: {error}"));
+    }
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! Certificates: a private authority, the files that clients and servers keep them in, and what a certificate says.
 //!
 //! The files have the names that QEMU (`tls-creds-x509`), libnbd and nbd-client look for; see [`files`]. [`authority`] makes
-//! them, [`pair`] reads them, [`names`] tells who a certificate is about, [`certificate`] is how they are made.
+//! them, [`pair`] and [`revocation`] read them, [`names`] tells who a certificate is about, [`certificate`] is how they are made.
 #![forbid(unsafe_code)]
 
 pub mod authority;
 pub mod certificate;
+mod der;
 pub mod files;
 pub mod names;
 pub mod pair;
+pub mod revocation;
 
 /// Why certificates could not be made or read. Each says what to do next.
 #[derive(Debug, thiserror::Error)]

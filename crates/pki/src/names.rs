@@ -1,16 +1,10 @@
 //! Whom a certificate is about.
 
+use crate::der::{IA5_STRING, OBJECT_IDENTIFIER, PRINTABLE_STRING, SEQUENCE, SET, TELETEX_STRING, UTF8_STRING, element};
 use rustls::pki_types::CertificateDer;
 
 /// Object identifier 2.5.4.3, the common name.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const UTF8_STRING: u8 = 0x0c;
-const PRINTABLE_STRING: u8 = 0x13;
-const TELETEX_STRING: u8 = 0x14;
-const IA5_STRING: u8 = 0x16;
 
 /// The common name and the host names of a certificate, without repetition; empty if it has none, or is no certificate. Who signed
 /// it is for others to say.
@@ -52,20 +46,6 @@ pub(crate) fn common_name(subject: &[u8]) -> Option<String> {
         }
     }
     None
-}
-
-/// Tag, content and what follows of the first element.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81 => rest.split_first().map(|(&length, rest)| (usize::from(length), rest))?,
-        0x82 => rest.split_first_chunk::<2>().map(|(length, rest)| (usize::from(u16::from_be_bytes(*length)), rest))?,
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 /// A name as a line of a log may show it: certificates of strangers may say anything.

@@ -2,7 +2,7 @@
 
 use crate::PkiError;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,15 +53,6 @@ pub fn check_server(chain: &[CertificateDer<'_>], authorities: &[CertificateDer<
         webpki::Error::UnknownIssuer => "another authority has issued it".into(),
         other => other.to_string(),
     })
-}
-
-/// Reads lists of revoked certificates.
-///
-/// # Errors
-/// [`PkiError::Unusable`]
-pub fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, PkiError> {
-    let read = CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    read.map_err(|e| unusable(path, format!("the list of revoked certificates cannot be read ({e})")))
 }
 
 pub(crate) fn unusable(path: &Path, problem: String) -> PkiError {

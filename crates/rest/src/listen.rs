@@ -34,6 +34,10 @@ use tokio::time::timeout;
 
 /// Before the next try when a connection could not be accepted: no file descriptors, most likely, and some may become free.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// A client that has said nothing for so long is asked whether it is still there; so often, and so many times, before it is given up.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
 /// How long it is tried to tell a client that its connection had to make room.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Connections that wait to be accepted; the standard library has the same.
@@ -281,9 +285,19 @@ async fn wait_to_accept(listener: impl AsFd, door: &Door, error: &std::io::Error
     tokio::time::sleep(ACCEPT_AGAIN).await;
 }
 
+/// A client whose machine has gone says no goodbye, and an idle connection stays for ever if nobody asks. One to which something is to be
+/// sent has its own limit ([`Wire`]).
+fn notice_death(socket: impl AsFd) -> std::io::Result<()> {
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+    Ok(sockopt::set_socket_keepalive(&socket, true)?)
+}
+
 /// TLS, or an answer in plain words for who does not speak it.
 async fn handshake(stream: TcpStream, tls: &Tls, limits: ServerLimits) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
     stream.set_nodelay(true)?;
+    notice_death(&stream)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 1 && first[0] != TLS_HANDSHAKE {
         let problem = Problem::usage("this port speaks HTTPS only", "use an address that begins with https://");

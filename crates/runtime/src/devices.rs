@@ -41,6 +41,8 @@ pub(crate) struct DeviceShared {
     pub(crate) file: File,
     /// As it was opened.
     geometry: Geometry,
+    /// See [`device::physical_block_bytes`].
+    pub(crate) physical_block_bytes: u32,
     /// Its size, which may grow.
     size_bytes: AtomicU64,
     /// Who waits for its flushes: one flush at a time, whichever reactor asks.
@@ -59,6 +61,7 @@ impl DeviceShared {
         DeviceShared {
             number,
             name,
+            physical_block_bytes: device::physical_block_bytes(&file, geometry.logical_block_bytes),
             file,
             geometry,
             size_bytes: AtomicU64::new(geometry.size_bytes),

@@ -149,8 +149,10 @@ impl Runtime {
             name,
             size_bytes: AtomicU64::new(geometry.size_bytes),
             logical_block_bytes: geometry.logical_block_bytes,
+            physical_block_bytes: backing.0.physical_block_bytes,
             read_only,
             can_discard: geometry.discard,
+            discard_zeroes: geometry.discard_zeroes,
             sampled_below: AtomicU64::new(0),
             pages: pool.0.pages.clone(),
             // Number 0 is the runtime's own pool.

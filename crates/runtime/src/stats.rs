@@ -25,7 +25,7 @@ impl RequestClass {
             Op::Read => RequestClass::Read,
             Op::Write => RequestClass::Write,
             Op::Flush => RequestClass::Flush,
-            Op::WriteZeroes | Op::Discard => RequestClass::Trim,
+            Op::WriteZeroes | Op::Discard | Op::PunchHole => RequestClass::Trim,
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct VolumeStats {
     pub writes: u64,
     /// Write-zeroes requests.
     pub write_zeroes: u64,
-    /// Discards.
+    /// Discards, holes included.
     pub discards: u64,
     /// Flushes.
     pub flushes: u64,
@@ -84,7 +84,7 @@ impl VolumeStats {
             Op::Read => self.reads += 1,
             Op::Write => self.writes += 1,
             Op::WriteZeroes => self.write_zeroes += 1,
-            Op::Discard => self.discards += 1,
+            Op::Discard | Op::PunchHole => self.discards += 1,
             Op::Flush => self.flushes += 1,
         }
         self.fua += u64::from(request.fua);

@@ -20,8 +20,10 @@ pub(crate) struct VolumeShared {
     /// Only ever grows.
     pub(crate) size_bytes: AtomicU64,
     pub(crate) logical_block_bytes: u32,
+    pub(crate) physical_block_bytes: u32,
     pub(crate) read_only: AtomicBool,
     pub(crate) can_discard: bool,
+    pub(crate) discard_zeroes: bool,
     /// See [`VolumeRef::sampled_below`].
     pub(crate) sampled_below: AtomicU64,
     pub(crate) pages: PagePool,
@@ -77,6 +79,12 @@ impl VolumeRef {
         self.0.logical_block_bytes
     }
 
+    /// What a power cut leaves old or new as a whole, in bytes, from the logical block up to 4096: the physical block of the backing device,
+    /// whatever the mode. Writes may go past the log at any time, and the mode of a live volume may change.
+    pub fn physical_block_bytes(&self) -> u32 {
+        self.0.physical_block_bytes
+    }
+
     /// Whether writes, zeroes and discards fail with
     /// [`RequestError::ReadOnly`](engine::api::RequestError::ReadOnly). May change while the volume is attached.
     pub fn read_only(&self) -> bool {
@@ -86,6 +94,11 @@ impl VolumeRef {
     /// Whether a discard can free space in the device behind. Where it cannot, a discard succeeds and changes nothing.
     pub fn can_discard(&self) -> bool {
         self.0.can_discard
+    }
+
+    /// Whether ranges can be given up so that they read as zeroes, without a transfer.
+    pub fn can_punch_holes(&self) -> bool {
+        self.0.can_discard && self.0.discard_zeroes
     }
 
     /// The longest read or write, in bytes: [`REQUEST_BYTES_MAX`], or an eighth of the pages clients may use if that is less (so
@@ -110,8 +123,10 @@ impl VolumeShared {
             name: "test".into(),
             size_bytes: AtomicU64::new(1 << 20),
             logical_block_bytes: 512,
+            physical_block_bytes: 512,
             read_only: AtomicBool::new(false),
             can_discard: true,
+            discard_zeroes: true,
             sampled_below: AtomicU64::new(0),
             pages,
             pool_number: 0,

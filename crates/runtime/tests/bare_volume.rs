@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE_SECTORS, data_of, fill, hammer, one_request, open, request};
 use device::model::{DiskModel, ModelSet};
-use engine::api::{Op, RequestError};
+use engine::api::{Op, Request, RequestError};
 use runtime::{BareVolumeOptions, Part, RequestClass, Runtime, RuntimeOptions, VolumeRef};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -38,6 +38,32 @@ fn random_requests_read_what_was_written() {
     assert!(stats.summary(Some(RequestClass::Read), None).p50_ns > 0);
     assert_eq!(runtime.pages().pages_out(), 0);
     runtime.shutdown(Duration::from_secs(5)).unwrap();
+}
+
+/// On a disk of which the model says that it writes 200 MB a second at most: a hole of 8 GiB costs some commands, and the file its blocks.
+#[test]
+fn a_long_hole_in_a_modelled_disk_costs_commands_and_moves_nothing() {
+    const LONG_SECTORS: u32 = 8 << 21;
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = start(1, 1 << 10);
+    let size_bytes = u64::from(LONG_SECTORS) * 512;
+    let device = open(&runtime, &directory.path().join("disk"), size_bytes, Some(DiskModel::new(ModelSet::Disk15k, size_bytes)));
+    let volume = runtime.add_bare_volume(&device, options("modelled")).unwrap();
+    let (data, of) = (vec![7; 4096], volume.clone());
+    let written = one_request(&runtime, &volume, move |cx| {
+        let pages = fill(cx.allocate_pages(&of, 1).expect("pages"), 0, &data);
+        Request { pages, ..request(1, Op::Write, 0, 8) }
+    });
+    assert_eq!(written.result, Ok(()));
+    for fua in [false, true] {
+        let freed = one_request(&runtime, &volume, move |_| Request { fua, ..request(2, Op::PunchHole, 0, LONG_SECTORS) });
+        assert_eq!(freed.result, Ok(()));
+    }
+    let read = one_request(&runtime, &volume, |_| request(3, Op::Read, 0, 8));
+    assert!(data_of(&read, 0, 8).iter().all(|byte| *byte == 0));
+    let stats = runtime.stats(&volume).unwrap();
+    assert_eq!((stats.discards, stats.write_zeroes, stats.writes), (2, 0, 1));
+    assert_eq!(runtime.device_stats(&device).unwrap().trimmed_bytes, 2 * size_bytes);
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Plain {
 
     fn begin(&mut self, request: Request) {
         self.count += 1;
-        let writes = matches!(request.op, Op::Write | Op::WriteZeroes | Op::Discard);
+        let writes = matches!(request.op, Op::Write | Op::WriteZeroes | Op::Discard | Op::PunchHole);
         if (writes || request.op == Op::Flush) && self.broken.contains(&request.volume.0) {
             return self.reply(request.id, Err(RequestError::Io), PageVec::new());
         }
@@ -157,7 +157,8 @@ impl Plain {
                 IoKind::Read((0..blocks).map(|_| self.pages.allocate().expect("enough pages")).collect())
             }
             Op::Write => IoKind::Write { pages: request.pages.clone(), fua },
-            Op::WriteZeroes => IoKind::WriteZeroes { fua },
+            Op::WriteZeroes => IoKind::WriteZeroes { fua, hole: false },
+            Op::PunchHole => IoKind::WriteZeroes { fua, hole: true },
             Op::Discard => IoKind::Discard,
             Op::Flush => IoKind::Flush,
         };

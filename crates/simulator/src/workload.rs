@@ -65,6 +65,8 @@ impl Client {
             if prng.percent(mix.sequential_percent) && *cursor + sectors <= size { *cursor } else { place(mix, size, sectors, prng) };
         *cursor = start_sector + sectors;
         let fua = op != Op::Read && prng.percent(mix.fua_percent);
+        // Without a draw of its own: seeds of before go on as they did.
+        let op = if op == Op::Discard && start_sector.is_multiple_of(3) { Op::PunchHole } else { op };
         let texture = match &plan.content {
             Some(content) if op == Op::Write => content.texture(volume, start_sector / BLOCK_SECTORS, &mut self.texture_prng),
             _ => Texture::Unique,

@@ -117,6 +117,8 @@ pub struct Share {
     pub access: Access,
     /// What they must know; iSCSI only.
     pub chap: Option<Chap>,
+    /// Nothing but this share leads to what the device holds. Who serves it may then keep a page cache above it: nobody else writes past that.
+    pub is_alone: bool,
 }
 
 impl Share {

@@ -16,6 +16,7 @@ fn share(uuid: [u8; 16]) -> Share {
         volume: "db".into(),
         device: "/dev/loop7".into(),
         read_only: false,
+        is_alone: true,
         addresses: vec![([127, 0, 0, 1], 4420).into()],
         access: Access::Anyone,
         chap: None,

@@ -64,6 +64,7 @@ impl Daemon {
             volume: "db".into(),
             device: device.to_str().expect("plain").into(),
             read_only: false,
+            is_alone: true,
             addresses: vec![([127, 0, 0, 1], self.port).into()],
             access: Access::Only(vec![INITIATOR.into()]),
             chap: None,
@@ -134,6 +135,33 @@ fn a_disk_by_tgt_has_the_names_that_lio_gives_and_who_is_named_alone_sees_it() {
     targets.remove(Protocol::Iscsi, "db", UUID).expect("it is there");
     targets.remove(Protocol::Iscsi, "db", UUID).expect("it is no failure");
     assert!(daemon.inquiry(INITIATOR, "", None).is_none() && !targets.is_offered(Protocol::Iscsi, "db", UUID));
+}
+
+/// Where others write to the device as well, nothing lies between them and the target; else the target may use memory that direct I/O
+/// does not take.
+#[test]
+fn a_disk_goes_past_the_page_cache_only_if_others_write_to_it() {
+    let Some(daemon) = Daemon::start("tgt") else { return };
+    let (targets, share) = (daemon.targets(), daemon.share());
+    let flags = || {
+        let shown = daemon.by_hand("--mode target --op show");
+        let line = shown.lines().rfind(|line| line.contains("Backing store flags:")).expect("its disk is last");
+        line.split(':').nth(1).expect("a value").trim().to_owned()
+    };
+    let beside_others = Share { is_alone: false, ..share.clone() };
+    targets.offer(&share).expect("it is there");
+    assert!(!stands(&targets, &beside_others), "it is seen");
+    for (share, expected) in [(&share, ""), (&beside_others, "direct"), (&share, "")] {
+        targets.offer(share).expect("it is there");
+        assert_eq!(flags(), expected);
+        assert!(stands(&targets, share) && daemon.inquiry(INITIATOR, "", None).is_some());
+    }
+    let capacity = Command::new("iscsi-readcapacity16")
+        .args(["-i", INITIATOR, &format!("iscsi://127.0.0.1:{}/{}/1", daemon.port, names::target(Protocol::Iscsi, UUID))])
+        .output()
+        .expect("it is there");
+    let told = String::from_utf8_lossy(&capacity.stdout).into_owned();
+    assert!(told.contains("PHYSICAL BLOCK EXPONENT:0"), "a file promises nothing beyond its sectors: {told}");
 }
 
 #[test]
@@ -377,6 +405,7 @@ fn without_any_target_the_answer_says_what_to_do() {
         volume: "db".into(),
         device: "/dev/loop7".into(),
         read_only: false,
+        is_alone: true,
         addresses: vec![([127, 0, 0, 1], 3260).into()],
         access: Access::Anyone,
         chap: None,
@@ -401,6 +430,7 @@ fn one_that_does_not_obey_is_told_of_and_in_nobodys_way() {
         volume: "db".into(),
         device: "/dev/loop7".into(),
         read_only: false,
+        is_alone: true,
         addresses: vec![([127, 0, 0, 1], 3260).into()],
         access: Access::Anyone,
         chap: None,

@@ -18,6 +18,7 @@ fn share(protocol: Protocol) -> Share {
         volume: "db".into(),
         device: "/dev/loop7".into(),
         read_only: false,
+        is_alone: true,
         addresses: vec![([192, 0, 2, 1], protocol.port()).into()],
         access: Access::Only(vec![initiator.into()]),
         chap: (protocol == Protocol::Iscsi).then(|| Chap::parse(CHAP).expect("well-formed")),

@@ -170,6 +170,7 @@ impl UblkExport {
         let mut made = UblkExport::of(&info, switch, endpoints, true, options);
         made.warnings.extend(late);
         made.warnings.extend(differences(&known, volume.read_only(), &made.path));
+        made.warnings.extend(too_much_promised(&known, volume, &made.path));
         if volume.size_bytes() > known.size_bytes {
             made.warnings.extend(made.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string()));
         }
@@ -445,6 +446,7 @@ fn parameters(volume: &VolumeRef) -> Parameters {
     Parameters {
         size_bytes: volume.size_bytes(),
         block_bytes: volume.logical_block_bytes(),
+        physical_bytes: volume.physical_block_bytes(),
         request_bytes_max: REQUEST_BYTES_MAX.min(volume.request_bytes_max() / 4096 * 4096),
         read_only: volume.read_only(),
         can_discard: volume.can_discard(),
@@ -477,6 +479,18 @@ fn differences(known: &Parameters, is_read_only: bool, device: &Path) -> Option<
         )),
         _ => None,
     }
+}
+
+/// A device that an earlier version has made says more of its physical blocks than holds. It cannot be told otherwise.
+fn too_much_promised(known: &Parameters, volume: &VolumeRef, device: &Path) -> Option<String> {
+    let (says, holds) = (known.physical_bytes, volume.physical_block_bytes());
+    (says > holds).then(|| {
+        let device = device.display();
+        format!(
+            "{device} says that its physical blocks have {says} bytes, and those of the backing device have {holds}: do not rely on writes of \
+             more as a whole; unmount it, then restart the daemon, and it is made anew"
+        )
+    })
 }
 
 /// Puts the queues on the reactors: they fetch all tags.
@@ -538,6 +552,7 @@ mod tests {
             let known = Parameters {
                 size_bytes: 1 << 20,
                 block_bytes: 512,
+                physical_bytes: 512,
                 request_bytes_max: REQUEST_BYTES_MAX,
                 read_only: device_is,
                 can_discard: true,

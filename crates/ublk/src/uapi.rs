@@ -143,6 +143,8 @@ impl DeviceInfo {
 pub(crate) struct Parameters {
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
+    /// What a power cut leaves old or new as a whole.
+    pub(crate) physical_bytes: u32,
     pub(crate) request_bytes_max: u32,
     pub(crate) read_only: bool,
     pub(crate) can_discard: bool,
@@ -156,8 +158,8 @@ const READ_ONLY: u32 = 1 << 0;
 const VOLATILE_CACHE: u32 = 1 << 2;
 /// `UBLK_ATTR_FUA`.
 const FUA: u32 = 1 << 3;
-/// What is cached, and what a discard should be whole multiples of.
-const PHYSICAL_BLOCK_SHIFT: u8 = 12;
+/// What is cached, and what requests and discards should be whole multiples of.
+const CACHED_BLOCK_SHIFT: u8 = 12;
 /// Longest discard or write-zeroes, in sectors. Before Linux 6.11 the block layer cuts zeroes longer
 /// than 32 bits of bytes wrongly; so this is less, and whole extents.
 const RANGE_SECTORS_MAX: u32 = (u32::MAX >> 9) / 2048 * 2048;
@@ -174,11 +176,12 @@ impl Parameters {
         bytes[4..8].copy_from_slice(&TYPES.to_ne_bytes());
         bytes[8..12].copy_from_slice(&attributes.to_ne_bytes());
         // Logical and physical block, optimal I/O (none), smallest I/O.
-        bytes[12..16].copy_from_slice(&[logical_shift, PHYSICAL_BLOCK_SHIFT, 0, PHYSICAL_BLOCK_SHIFT]);
+        let physical_shift = self.physical_bytes.trailing_zeros() as u8;
+        bytes[12..16].copy_from_slice(&[logical_shift, physical_shift, 0, CACHED_BLOCK_SHIFT]);
         bytes[16..20].copy_from_slice(&(self.request_bytes_max / 512).to_ne_bytes());
         bytes[24..32].copy_from_slice(&(self.size_bytes / 512).to_ne_bytes());
         // Behind them the alignment and boundary of a discard: none.
-        bytes[44..48].copy_from_slice(&(1u32 << PHYSICAL_BLOCK_SHIFT).to_ne_bytes());
+        bytes[44..48].copy_from_slice(&(1u32 << CACHED_BLOCK_SHIFT).to_ne_bytes());
         let discard_sectors = if self.can_discard { RANGE_SECTORS_MAX } else { 0 };
         bytes[48..52].copy_from_slice(&discard_sectors.to_ne_bytes());
         bytes[52..56].copy_from_slice(&RANGE_SECTORS_MAX.to_ne_bytes());
@@ -190,6 +193,7 @@ impl Parameters {
         Parameters {
             size_bytes: u64_at(bytes, 24) * 512,
             block_bytes: 1u32.checked_shl(u32::from(bytes[12])).unwrap_or(0),
+            physical_bytes: 1u32.checked_shl(u32::from(bytes[13])).unwrap_or(0),
             request_bytes_max: u32_at(bytes, 16).saturating_mul(512),
             read_only: u32_at(bytes, 8) & READ_ONLY != 0,
             can_discard: u32_at(bytes, 48) > 0,
@@ -295,10 +299,14 @@ mod tests {
             mark: 0x1234_5678_9abc_def0,
         };
         assert_eq!(DeviceInfo::decode(&info.encode()), info);
-        for (block_bytes, read_only, can_discard) in [(512, false, true), (4096, true, false)] {
+        for (block_bytes, physical_bytes, read_only, can_discard) in
+            [(512, 512, false, true), (512, 4096, false, true), (4096, 4096, true, false)]
+        {
             let request_bytes_max = 1 << 20;
-            let parameters = Parameters { size_bytes: 10_000 * 4096, block_bytes, request_bytes_max, read_only, can_discard };
+            let parameters =
+                Parameters { size_bytes: 10_000 * 4096, block_bytes, physical_bytes, request_bytes_max, read_only, can_discard };
             assert_eq!(Parameters::decode(&parameters.encode()), parameters);
+            assert_eq!(parameters.encode()[15], CACHED_BLOCK_SHIFT, "smaller requests cost a read, whatever the device promises");
         }
         assert!(u64::from(RANGE_SECTORS_MAX) * 512 < 1 << 32);
     }

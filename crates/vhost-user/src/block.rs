@@ -88,8 +88,8 @@ impl BlockDevice {
         // Header and status take one descriptor each of the 128 of the usual queue.
         put(12, &126u32.to_le_bytes());
         put(20, &block_bytes.to_le_bytes());
-        // Physical blocks are those of the cache: smaller writes cost a read there.
-        put(24, &[blocks_each.trailing_zeros() as u8, 0]);
+        // What holds as a whole is the backing device's; but writes smaller than the cache's blocks cost a read there.
+        put(24, &[(self.volume.physical_block_bytes() / block_bytes).trailing_zeros() as u8, 0]);
         put(26, &blocks_each.to_le_bytes());
         put(CONFIG_WRITEBACK, &[u8::from(has_write_cache)]);
         put(34, &QUEUES_MAX.to_le_bytes());

@@ -67,7 +67,8 @@ fn the_configuration_tells_of_the_volume() {
     let config = guest.config(0, 60).expect("configuration");
     assert_eq!(config[..8], (common::VOLUME_BYTES / 512).to_le_bytes());
     assert_eq!(config[20..24], 512u32.to_le_bytes());
-    assert_eq!((config[24], &config[26..28]), (3, &[8, 0][..]), "physical blocks of 4096");
+    let physical = (stage.volume.physical_block_bytes() / 512).trailing_zeros() as u8;
+    assert_eq!((config[24], &config[26..28]), (physical, &[8, 0][..]), "those of the device below; 4096 at least at a time");
     assert_eq!(config[34..36], 64u16.to_le_bytes());
 }
 

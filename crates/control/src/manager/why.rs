@@ -170,7 +170,7 @@ fn told(record: &VolumeRecord, recent: &Recent) -> RecentRequest {
     let op = match recent.op {
         Op::Read | Op::Flush => "read",
         Op::Write | Op::WriteZeroes => "write",
-        Op::Discard => "discard",
+        Op::Discard | Op::PunchHole => "discard",
     };
     let outcome = match recent.outcome {
         Outcome::RamHit => "ram_hit",

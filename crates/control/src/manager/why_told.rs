@@ -64,7 +64,7 @@ fn op_name(op: Op) -> &'static str {
         Op::Read | Op::Flush => "read",
         Op::Write => "write",
         Op::WriteZeroes => "writing of zeroes",
-        Op::Discard => "discard",
+        Op::Discard | Op::PunchHole => "discard",
     }
 }
 
@@ -216,7 +216,7 @@ fn dirty_limit(options: &Options, set: &str) -> String {
 
 fn without_reason(which: &str, latest: &Recent) -> String {
     match (latest.op, latest.outcome) {
-        (Op::Discard, _) => format!("{which} discarded it: there is nothing to cache."),
+        (Op::Discard | Op::PunchHole, _) => format!("{which} discarded it: there is nothing to cache."),
         (Op::WriteZeroes, _) => format!("{which} went to the backing device; zeroes written through are not cached."),
         (_, Outcome::RamHit | Outcome::SsdHit) => {
             format!("{which} was served from the cache; since then it has been evicted by blocks in more use: a larger SSD would keep it.")
@@ -239,7 +239,7 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         (Outcome::Bypass, _) => "written to the backing device, bypassing the cache",
         (Outcome::WriteBack, _) => "written to the log on the SSD",
         (Outcome::WriteThrough, _) => "written to the backing device",
-        (Outcome::Other, Op::Discard) => "discarded",
+        (Outcome::Other, Op::Discard | Op::PunchHole) => "discarded",
         (Outcome::Other, Op::WriteZeroes) => "zeroes written to the backing device",
         (Outcome::Other, _) => "it failed",
     };

@@ -244,6 +244,7 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
         stats.backing_read_bytes = stats.read_bytes;
         stats.backing_writes = stats.writes;
         stats.backing_written_bytes = stats.written_bytes;
+        stats.backing_discards = stats.discards;
         stats.bypassed = BypassReason::ALL.iter().map(|reason| (reason.name().into(), 0)).collect();
         stats.bypassed.insert(BypassReason::Degraded.name().into(), stats.reads + stats.writes);
         return stats;
@@ -258,6 +259,7 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
     stats.backing_read_bytes = mine.backing_read_bytes;
     stats.backing_writes = mine.backing_writes;
     stats.backing_written_bytes = mine.backing_written_bytes;
+    stats.backing_discards = mine.backing_discards;
     stats.destaged_bytes = mine.destaged_bytes;
     stats.checksum_errors = mine.checksum_errors;
     stats.errors += mine.ssd_read_errors + mine.destage_errors;

@@ -71,6 +71,7 @@ fn without_secrets(volume: &VolumeRecord, share: &ShareRecord, device: &str) -> 
         addresses: share.addresses.clone(),
         access: if share.initiators.is_empty() { Access::Anyone } else { Access::Only(share.initiators.clone()) },
         chap: None,
+        is_alone: volume.shares.len() <= 1 && volume.exports.iter().all(|export| export.is_device()),
     }
 }
 

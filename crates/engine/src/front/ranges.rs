@@ -34,7 +34,7 @@ pub fn home_of(volume: VolumeId, shards: u16) -> ShardIndex {
 
 /// The sectors of the whole extents in a request, if it is to be a range request.
 pub(super) fn range_in(request: &Request) -> Option<(u64, u64)> {
-    if !matches!(request.op, Op::Discard | Op::WriteZeroes) {
+    if !matches!(request.op, Op::Discard | Op::PunchHole | Op::WriteZeroes) {
         return None;
     }
     let end = request.start_sector + u64::from(request.sectors);
@@ -203,5 +203,38 @@ impl Ranges {
         self.free.push(number);
         self.under_way -= 1;
         Next::Done { joining: range.joining, result: range.error.map_or(Ok(()), Err) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::{Op, Request, VolumeOptions};
+    use crate::front::{Front, FrontAction};
+    use page::PageVec;
+    use types::{BypassReason, EXTENT_SECTORS, VolumeId, VolumeIndex};
+
+    /// They never enter the cache: no size, and no stream, sends them around it, and none is counted as if it had.
+    #[test]
+    fn what_gives_up_its_sectors_is_not_turned_away() {
+        let (volume, sectors, pages) = (VolumeIndex(0), EXTENT_SECTORS as u32, PageVec::new());
+        let mut front = Front::new(1);
+        front.set_volume(volume, VolumeId(1), VolumeOptions::default());
+        let discard = Request {
+            id: 7,
+            volume,
+            op: Op::Discard,
+            fua: false,
+            start_sector: 0,
+            sectors,
+            pages,
+            bypass: None,
+            wanted: false,
+            range: None,
+        };
+        for (op, reason) in [(Op::Discard, None), (Op::PunchHole, None), (Op::WriteZeroes, Some(BypassReason::Size))] {
+            front.submit(Request { op, ..discard.clone() });
+            let Some(FrontAction::ToShard(_, part)) = front.poll() else { panic!("no part") };
+            assert_eq!(part.bypass, reason, "{op:?}");
+        }
     }
 }

@@ -367,7 +367,7 @@ impl Shard {
                 }
             }
             OpKind::Flush => volume.stats.flushes += 1,
-            OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => {
+            OpKind::Write | OpKind::WriteZeroes | OpKind::Discard | OpKind::PunchHole => {
                 volume.stats.writes += 1;
                 volume.stats.write_bytes += bytes;
                 volume.heat.note(request.start_sector);
@@ -501,7 +501,7 @@ impl Shard {
             Phase::Start if self.ops.get(id).request.range.is_some() => self.hold_range(id),
             Phase::Start => match self.ops.get(id).request.op {
                 OpKind::Read => self.begin_read(id),
-                OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => self.begin_write(id),
+                OpKind::Write | OpKind::WriteZeroes | OpKind::Discard | OpKind::PunchHole => self.begin_write(id),
                 OpKind::Flush => unreachable!("a flush has no start phase"),
             },
             Phase::Reading => self.finish_read(id),

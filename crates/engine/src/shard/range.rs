@@ -130,7 +130,7 @@ impl Shard {
     pub(super) fn refuse_range(request: &Request, volume_sectors: u64) -> Result<(), RequestError> {
         let end = request.start_sector.checked_add(u64::from(request.sectors)).ok_or(RequestError::Invalid)?;
         let whole = (request.start_sector | end).is_multiple_of(EXTENT_SECTORS);
-        let zeroes = matches!(request.op, OpKind::Discard | OpKind::WriteZeroes);
+        let zeroes = matches!(request.op, OpKind::Discard | OpKind::PunchHole | OpKind::WriteZeroes);
         let valid = request.sectors > 0 && end <= volume_sectors && whole && zeroes && request.pages.is_empty();
         if valid { Ok(()) } else { Err(RequestError::Invalid) }
     }
@@ -336,15 +336,14 @@ impl Shard {
             length_bytes: u64::from(sectors) * SECTOR_BYTES,
             background: false,
         };
-        volume.stats.backing_writes += 1;
-        volume.stats.backing_written_bytes += span.length_bytes;
         volume.backing.client_in_flight += 1;
         let fua = (fua || over_dirty && !mutants::active(45)) && !mutants::active(8);
         // A discard has no FUA: zeroes, which it allows, do.
         let (kind, durable) = match op {
             OpKind::Discard if !over_dirty => (IoKind::Discard, false),
-            _ => (IoKind::WriteZeroes { fua }, fua),
+            _ => (IoKind::WriteZeroes { fua, hole: op != OpKind::WriteZeroes }, fua),
         };
+        volume.stats.count_backing_write(&kind, span.length_bytes);
         self.out.io(span, kind, Context::RangeWrite { op: id, durable });
     }
 

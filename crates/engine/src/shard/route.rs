@@ -30,14 +30,14 @@ pub struct Case {
     pub too_large_for_log: bool,
 }
 
-/// | mode | write | zeroes | discard |
+/// | mode | write | zeroes | discard, hole |
 /// |---|---|---|---|
 /// | write-back | log | log | backing |
 /// | write-through | backing, refill | backing | backing |
 /// | write-around, pass-through | backing | backing | backing |
 ///
 /// What a policy sends around the cache, what is too large for the log, and everything once the SSD failed, goes to the backing
-/// device without refill. A discard always does: a hole costs the backing device nothing and the log would have to remember it.
+/// device without refill. A discard or a hole always does: it costs the backing device nothing and the log would have to remember it.
 pub fn way(case: Case) -> Way {
     let around = case.bypass.is_some() || case.degraded || case.too_large_for_log;
     match (case.mode, case.op) {
@@ -60,11 +60,11 @@ mod tests {
     #[test]
     fn only_write_back_writes_go_to_the_log() {
         for mode in [Mode::WriteThrough, Mode::WriteAround, Mode::WriteBack, Mode::PassThrough] {
-            for op in [OpKind::Write, OpKind::WriteZeroes, OpKind::Discard] {
+            for op in [OpKind::Write, OpKind::WriteZeroes, OpKind::Discard, OpKind::PunchHole] {
                 for bypass in [None, Some(BypassReason::Size)] {
                     for (degraded, too_large_for_log) in [(false, false), (true, false), (false, true)] {
                         let to_log = way(Case { mode, op, bypass, degraded, too_large_for_log }) == Way::Log;
-                        let expected = mode == Mode::WriteBack && op != OpKind::Discard;
+                        let expected = mode == Mode::WriteBack && matches!(op, OpKind::Write | OpKind::WriteZeroes);
                         let around = bypass.is_some() || degraded || too_large_for_log;
                         assert_eq!(to_log, expected && !around);
                     }

@@ -154,16 +154,16 @@ impl Shard {
         };
         let kind = match request.op {
             OpKind::Write => IoKind::Write { pages: request.pages.clone(), fua },
-            OpKind::WriteZeroes => IoKind::WriteZeroes { fua },
+            OpKind::WriteZeroes => IoKind::WriteZeroes { fua, hole: false },
+            OpKind::PunchHole => IoKind::WriteZeroes { fua, hole: true },
             // A discard has no FUA: zeroes, which it allows, do.
-            OpKind::Discard if over_dirty => IoKind::WriteZeroes { fua },
+            OpKind::Discard if over_dirty => IoKind::WriteZeroes { fua, hole: true },
             OpKind::Discard => IoKind::Discard,
             OpKind::Read | OpKind::Flush => unreachable!("only writes come here"),
         };
         let key = self.ops.get(id).first;
         let volume = self.volume_of(key);
-        volume.stats.backing_writes += 1;
-        volume.stats.backing_written_bytes += span.length_bytes;
+        volume.stats.count_backing_write(&kind, span.length_bytes);
         volume.backing.client_began();
         self.out.io(span, kind, Context::ClientWrite(id));
     }

@@ -2,7 +2,7 @@
 
 use super::desk::Desk;
 use super::refusals::Refusals;
-use pki::{PkiError, files, pair};
+use pki::{PkiError, files, pair, revocation};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -100,7 +100,8 @@ fn load(directory: &Path) -> Result<(Arc<ServerConfig>, Arc<Verifier>), PkiError
     };
     if has_list {
         // Of what the authority has issued itself; certificates between them have no list here.
-        checks = checks.with_crls(pair::revoked(&path(files::CA_REVOKED))?).only_check_end_entity_revocation();
+        let lists = revocation::revoked(&path(files::CA_REVOKED), &authorities)?;
+        checks = checks.with_crls(lists).only_check_end_entity_revocation();
     }
     let checks = checks.build().map_err(|e| unusable(files::CA_CERTIFICATE, format!("clients cannot be checked with it ({e})")))?;
     let verifier = Arc::new(Verifier { checks, presented: Mutex::default() });

@@ -14,7 +14,7 @@ use crate::ring::Ring;
 use crate::slab::Slab;
 use crate::stats::DeviceStats;
 use crate::user_data::{Kind, user_data};
-use device::model::{DiskModel, IoDescription, IoKind as ModelKind};
+use device::model::{DiskModel, IoDescription};
 use engine::api::{Io, IoError, IoId, IoKind};
 use engine::flush_gate::{Arrival, Ended};
 use io_uring::types::Fd;
@@ -186,12 +186,12 @@ impl DeviceIo {
         if matches!(kind, IoKind::Discard) && !known.can_discard {
             return self.refuse(owner, kind, IoError::Unsupported);
         }
-        let (work, model_kind, fua) = match kind {
-            IoKind::Read(pages) => (Work::Read(pages), ModelKind::Read, false),
-            IoKind::Write { pages, fua } => (Work::Write { pages, fua }, ModelKind::Write, fua),
-            IoKind::WriteZeroes { fua } => (Work::Zero { method: known.zero_method, fua }, ModelKind::Write, fua),
-            IoKind::Discard => (Work::Discard, ModelKind::Discard, false),
-            IoKind::Flush => (Work::Flush, ModelKind::Flush, false),
+        let work = match kind {
+            IoKind::Read(pages) => Work::Read(pages),
+            IoKind::Write { pages, fua } => Work::Write { pages, fua },
+            IoKind::WriteZeroes { fua, hole } => Work::Zero { method: known.zero_method, fua, hole },
+            IoKind::Discard => Work::Discard,
+            IoKind::Flush => Work::Flush,
         };
         if let Work::Read(pages) = &work {
             assert!((pages.len() * PAGE_BYTES) as u64 >= offset_bytes % PAGE_BYTES as u64 + length_bytes, "too few pages");
@@ -205,7 +205,7 @@ impl DeviceIo {
         if is_flush {
             return self.arrive_at_gate(ring, now_ns, slot);
         }
-        self.submit_to_model(now_ns, slot, model_kind, fua);
+        self.submit_to_model(now_ns, slot);
         self.transfer(ring, slot);
     }
 
@@ -215,11 +215,12 @@ impl DeviceIo {
         self.answer(Finished { owner, result: Err(error), pages });
     }
 
-    fn submit_to_model(&mut self, now_ns: u64, slot: u32, kind: ModelKind, fua: bool) {
-        let active = self.active.get_mut(slot).expect("just inserted");
+    /// The model gets the present piece of an I/O.
+    fn submit_to_model(&mut self, now_ns: u64, slot: u32) {
+        let active = self.active.get_mut(slot).expect("in flight");
         let device = self.devices[active.device as usize].as_mut().expect("a device outlives its I/Os");
         if let Some(model) = &mut device.model {
-            let (offset_bytes, length_bytes) = (active.offset_bytes, active.length_bytes);
+            let ((offset_bytes, length_bytes), (kind, fua)) = (active.left(), active.work.model_kind());
             model.submit(now_ns, IoDescription { token: u64::from(slot), kind, offset_bytes, length_bytes, fua });
             active.model_pending = true;
         }
@@ -242,7 +243,7 @@ impl DeviceIo {
     fn start_flush(&mut self, ring: &mut Ring, now_ns: u64, device: u32) {
         let iovecs = self.spare_iovecs.pop().unwrap_or_default();
         let slot = self.active.insert(Active::new(now_ns, device, Owner::Gate, (0, 0), Work::Flush, iovecs));
-        self.submit_to_model(now_ns, slot, ModelKind::Flush, false);
+        self.submit_to_model(now_ns, slot);
         self.transfer(ring, slot);
     }
 
@@ -284,7 +285,10 @@ impl DeviceIo {
             }
             Verdict::CannotDiscard => {
                 device.can_discard = false;
-                self.real_done(ring, now_ns, slot, Err(IoError::Unsupported));
+                // Where a part of it was freed, the rest stays as it was, which a discard allows.
+                let result = if active.was_deallocated { Ok(()) } else { Err(IoError::Unsupported) };
+                active.give_up_rest();
+                self.real_done(ring, now_ns, slot, result);
             }
             Verdict::TryLater => {
                 let since_ns = *active.stuck_since_ns.get_or_insert(now_ns);
@@ -310,9 +314,12 @@ impl DeviceIo {
     }
 
     fn after_transfer(&mut self, ring: &mut Ring, now_ns: u64, slot: u32, result: Result<(), IoError>) {
-        let active = self.active.get(slot).expect("in flight");
-        // What was zeroed without a transfer is durable only after a flush.
-        let needs_flush = result.is_ok() && matches!(active.work, Work::Zero { method, fua: true } if method != ZeroMethod::WritePages);
+        let active = self.active.get_mut(slot).expect("in flight");
+        if result.is_ok() && active.next_piece() {
+            self.submit_to_model(now_ns, slot);
+            return self.transfer(ring, slot);
+        }
+        let needs_flush = result.is_ok() && active.was_deallocated && matches!(active.work, Work::Zero { fua: true, .. });
         if needs_flush {
             self.arrive_at_gate(ring, now_ns, slot);
         } else {

@@ -2,6 +2,7 @@
 
 use super::Owner;
 use crate::refusals::Asked;
+use device::model::IoKind as ModelKind;
 use engine::api::IoError;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
@@ -19,11 +20,24 @@ pub(super) enum ZeroMethod {
 
 pub(super) enum Work {
     Read(PageMutVec),
-    Write { pages: PageVec, fua: bool },
-    Zero { method: ZeroMethod, fua: bool },
+    Write {
+        pages: PageVec,
+        fua: bool,
+    },
+    /// `hole`: the client gives the range up.
+    Zero {
+        method: ZeroMethod,
+        fua: bool,
+        hole: bool,
+    },
     Discard,
     Flush,
 }
+
+/// Longest piece of zeroes that are written, in one go: whoever else wants the device comes between two.
+const WRITTEN_PIECE_BYTES: u64 = 2 << 20;
+/// Longest piece of a range that is deallocated.
+const FREED_PIECE_BYTES: u64 = 64 << 20;
 
 impl Work {
     pub(super) fn asked(&self) -> Asked {
@@ -31,6 +45,26 @@ impl Work {
             Work::Read(_) => Asked::Read,
             Work::Write { .. } | Work::Zero { .. } | Work::Discard => Asked::Write,
             Work::Flush => Asked::Flush,
+        }
+    }
+
+    /// How it looks to a model. What is deallocated moves no data.
+    pub(super) fn model_kind(&self) -> (ModelKind, bool) {
+        match self {
+            Work::Read(_) => (ModelKind::Read, false),
+            Work::Write { fua, .. } => (ModelKind::Write, *fua),
+            Work::Zero { method: ZeroMethod::PunchHole, hole: true, .. } | Work::Discard => (ModelKind::Discard, false),
+            Work::Zero { fua, .. } => (ModelKind::Write, *fua),
+            Work::Flush => (ModelKind::Flush, false),
+        }
+    }
+
+    /// The longest piece of it that is done in one go.
+    fn piece_bytes_max(&self) -> u64 {
+        match self {
+            Work::Zero { method: ZeroMethod::PunchHole, hole: true, .. } | Work::Discard => FREED_PIECE_BYTES,
+            Work::Zero { .. } => WRITTEN_PIECE_BYTES,
+            Work::Read(_) | Work::Write { .. } | Work::Flush => u64::MAX,
         }
     }
 }
@@ -56,6 +90,10 @@ pub(super) struct Active {
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u64,
     pub(super) done_bytes: u64,
+    /// Where the present piece of it ends.
+    piece_end_bytes: u64,
+    /// Something of it was zeroed without a transfer: that is durable only after a flush.
+    pub(super) was_deallocated: bool,
     pub(super) work: Work,
     pub(super) iovecs: Vec<libc::iovec>,
     /// When the device first said "try again" since it last advanced.
@@ -77,6 +115,8 @@ impl Active {
             offset_bytes,
             length_bytes,
             done_bytes: 0,
+            piece_end_bytes: length_bytes.min(work.piece_bytes_max()),
+            was_deallocated: false,
             work,
             iovecs,
             stuck_since_ns: None,
@@ -102,10 +142,26 @@ struct Zeroes([u8; 64 << 10]);
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 impl Active {
-    /// The entry that does what is left.
+    /// What of the present piece is left, from where on.
+    pub(super) fn left(&self) -> (u64, u64) {
+        (self.offset_bytes + self.done_bytes, self.piece_end_bytes - self.done_bytes)
+    }
+
+    /// Goes on to the next piece. False if all of it is done.
+    pub(super) fn next_piece(&mut self) -> bool {
+        let is_left = self.done_bytes < self.length_bytes;
+        self.piece_end_bytes = self.length_bytes.min(self.done_bytes.saturating_add(self.work.piece_bytes_max()));
+        is_left
+    }
+
+    /// What is not done of it stays undone.
+    pub(super) fn give_up_rest(&mut self) {
+        self.length_bytes = self.done_bytes;
+    }
+
+    /// The entry that does what is left of the present piece.
     pub(super) fn entry(&mut self, fd: Fd) -> squeue::Entry {
-        let offset_bytes = self.offset_bytes + self.done_bytes;
-        let left_bytes = self.length_bytes - self.done_bytes;
+        let (offset_bytes, left_bytes) = self.left();
         let position_bytes = (self.offset_bytes % PAGE_BYTES as u64 + self.done_bytes) as usize;
         let (first, within_bytes) = (position_bytes / PAGE_BYTES, position_bytes % PAGE_BYTES);
         self.iovecs.clear();
@@ -122,7 +178,7 @@ impl Active {
                 gather(&mut self.iovecs, pages.iter().skip(first).map(|page| page.as_ptr().cast_mut()), within_bytes, left_bytes);
                 write_entry(fd, &self.iovecs, offset_bytes, *fua)
             }
-            Work::Zero { method: ZeroMethod::WritePages, fua } => {
+            Work::Zero { method: ZeroMethod::WritePages, fua, .. } => {
                 let mut left_bytes = left_bytes;
                 while left_bytes > 0 && self.iovecs.len() < IOVECS_MAX {
                     let piece_bytes = left_bytes.min(ZEROES.0.len() as u64);
@@ -145,15 +201,21 @@ impl Active {
         if result < 0 {
             return self.judge_error(-result);
         }
-        match &self.work {
-            Work::Flush | Work::Discard => return Verdict::Done,
-            Work::Zero { method, .. } if *method != ZeroMethod::WritePages => return Verdict::Done,
-            _ => {}
+        let left_bytes = self.piece_end_bytes - self.done_bytes;
+        let is_whole = match &self.work {
+            Work::Flush | Work::Discard => true,
+            Work::Zero { method, .. } => *method != ZeroMethod::WritePages,
+            Work::Read(_) | Work::Write { .. } => false,
+        };
+        if is_whole {
+            self.done_bytes = self.piece_end_bytes;
+            self.was_deallocated = true;
+            return Verdict::Done;
         }
-        let left_bytes = self.length_bytes - self.done_bytes;
         let moved_bytes = result as u64;
         assert!(moved_bytes <= left_bytes, "the kernel moved more than was asked for");
         if moved_bytes == left_bytes {
+            self.done_bytes = self.piece_end_bytes;
             return Verdict::Done;
         }
         if moved_bytes == 0 {
@@ -263,12 +325,47 @@ mod tests {
 
     #[test]
     fn zeroes_fall_back_step_by_step() {
-        let mut zero = active(1 << 20, Work::Zero { method: ZeroMethod::PunchHole, fua: true });
+        let mut zero = active(1 << 20, Work::Zero { method: ZeroMethod::PunchHole, fua: true, hole: false });
         assert!(matches!(zero.judge(-libc::EOPNOTSUPP, 512), Verdict::OtherMethod(ZeroMethod::ZeroRange)));
         assert!(matches!(zero.judge(-libc::EOPNOTSUPP, 512), Verdict::OtherMethod(ZeroMethod::WritePages)));
         zero.entry(Fd(0));
         assert_eq!(zero.iovecs.iter().map(|piece| piece.iov_len).sum::<usize>(), 1 << 20);
         assert!(matches!(zero.judge(-libc::EOPNOTSUPP, 512), Verdict::Failed(IoError::Failed)));
+    }
+
+    /// Long ranges are done in pieces, so that others get their turn between two; what is given up takes longer ones than what is written.
+    #[test]
+    fn a_long_range_is_done_piece_by_piece() {
+        let zero = |method, hole| Work::Zero { method, fua: true, hole };
+        let cases = [
+            (zero(ZeroMethod::PunchHole, true), FREED_PIECE_BYTES, ModelKind::Discard),
+            (Work::Discard, FREED_PIECE_BYTES, ModelKind::Discard),
+            (zero(ZeroMethod::PunchHole, false), WRITTEN_PIECE_BYTES, ModelKind::Write),
+            (zero(ZeroMethod::ZeroRange, true), WRITTEN_PIECE_BYTES, ModelKind::Write),
+        ];
+        for (work, piece_bytes, kind) in cases {
+            let length_bytes = 3 * piece_bytes + 512;
+            let mut io = active(length_bytes, work);
+            let mut pieces = Vec::new();
+            loop {
+                assert_eq!(io.work.model_kind().0, kind);
+                pieces.push(io.left());
+                assert!(matches!(io.judge(0, 512), Verdict::Done));
+                if !io.next_piece() {
+                    break;
+                }
+            }
+            let expected: Vec<_> = (0..3).map(|n| (512 + n * piece_bytes, piece_bytes)).chain([(512 + 3 * piece_bytes, 512)]).collect();
+            assert_eq!(pieces, expected);
+            assert!(io.was_deallocated, "a flush makes it durable");
+        }
+        // One that has no better way in the middle goes on from there by writing.
+        let mut io = active(WRITTEN_PIECE_BYTES + 4096, zero(ZeroMethod::PunchHole, false));
+        assert!(matches!(io.judge(0, 512), Verdict::Done) && io.next_piece());
+        assert!(matches!(io.judge(-libc::EOPNOTSUPP, 512), Verdict::OtherMethod(ZeroMethod::ZeroRange)));
+        assert!(matches!(io.judge(-libc::EOPNOTSUPP, 512), Verdict::OtherMethod(ZeroMethod::WritePages)));
+        assert!(matches!(io.judge(4096, 512), Verdict::Done) && !io.next_piece());
+        assert_eq!(io.done_bytes, io.length_bytes);
     }
 
     #[test]

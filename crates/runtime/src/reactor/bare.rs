@@ -27,7 +27,10 @@ impl Reactor {
         match request.op {
             Op::Read => self.start_bare_read(number),
             Op::Write => self.start_bare_io(number, IoKind::Write { pages, fua }),
-            Op::WriteZeroes => self.start_bare_io(number, IoKind::WriteZeroes { fua }),
+            Op::WriteZeroes | Op::PunchHole => {
+                let hole = request.op == Op::PunchHole;
+                self.start_bare_io(number, IoKind::WriteZeroes { fua, hole });
+            }
             Op::Discard => self.start_bare_io(number, IoKind::Discard),
             Op::Flush => self.start_bare_io(number, IoKind::Flush),
         }
@@ -62,7 +65,7 @@ impl Reactor {
             let later = match &mut kind {
                 IoKind::Read(pages) => IoKind::Read(pages.drain(blocks..).collect()),
                 IoKind::Write { pages, fua } => IoKind::Write { pages: pages.drain(blocks..).collect(), fua: *fua },
-                IoKind::WriteZeroes { fua } => IoKind::WriteZeroes { fua: *fua },
+                IoKind::WriteZeroes { fua, hole } => IoKind::WriteZeroes { fua: *fua, hole: *hole },
                 IoKind::Discard => IoKind::Discard,
                 IoKind::Flush => unreachable!("a flush is of the whole device"),
             };

@@ -145,7 +145,7 @@ impl Reactor {
             }
             return Err(Refused(request));
         }
-        request.fua &= matches!(request.op, Op::Write | Op::WriteZeroes | Op::Discard);
+        request.fua &= matches!(request.op, Op::Write | Op::WriteZeroes | Op::Discard | Op::PunchHole);
         if let Err(error) = check(&volume.0, volume, &request) {
             local.stats.record(&Answered {
                 op: request.op,

@@ -164,6 +164,7 @@ impl Hammer {
             }
             let op = match self.chance.below(20) {
                 0 => Op::WriteZeroes,
+                1 if start.is_multiple_of(2) => Op::PunchHole,
                 1 => Op::Discard,
                 2 => Op::Flush,
                 3..11 => Op::Write,
@@ -181,7 +182,7 @@ impl Hammer {
                     request.pages = fill(pages, start, &data);
                     self.disk[range].copy_from_slice(&data);
                 }
-                Op::WriteZeroes | Op::Discard => self.disk[range].fill(0),
+                Op::WriteZeroes | Op::Discard | Op::PunchHole => self.disk[range].fill(0),
                 Op::Read | Op::Flush => {}
             }
             cx.submit(&self.volume, request).expect("below the limit");

@@ -206,7 +206,7 @@ impl Disk {
                     self.media.flush(flight.covers);
                 }
             }
-            IoKind::WriteZeroes { fua } => {
+            IoKind::WriteZeroes { fua, .. } => {
                 self.media.zero(offset, length);
                 if *fua {
                     self.media.make_durable(offset, length);

@@ -91,10 +91,10 @@ impl World<'_> {
         let ticket = match draft.op {
             Op::Read => self.oracle.begin_read(),
             Op::Flush => self.oracle.begin_flush(),
-            Op::Write | Op::WriteZeroes | Op::Discard => {
+            Op::Write | Op::WriteZeroes | Op::Discard | Op::PunchHole => {
                 let (kind, start, sectors, fua) = write(match draft.op {
                     Op::Write => Kind::Data(draft.texture),
-                    Op::WriteZeroes => Kind::Zero,
+                    Op::WriteZeroes | Op::PunchHole => Kind::Zero,
                     _ => Kind::Discard,
                 });
                 u64::from(self.oracle.begin_write(volume, kind, start, sectors, fua))
@@ -163,7 +163,7 @@ impl World<'_> {
         self.volumes[usize::from(draft.volume)].in_flight -= 1;
         if pending.abandoned {
             // A write may have taken effect; whoever comes next knows as little as after a lost answer.
-            if matches!(draft.op, Op::Write | Op::WriteZeroes | Op::Discard) {
+            if matches!(draft.op, Op::Write | Op::WriteZeroes | Op::Discard | Op::PunchHole) {
                 self.oracle.end_write(pending.ticket as u32, false);
             }
             return Ok(());
@@ -198,7 +198,7 @@ impl World<'_> {
                 };
                 Ok(self.oracle.end_read(draft.volume, draft.start_sector, draft.sectors, pending.ticket, sector)?)
             }
-            Op::Write | Op::WriteZeroes | Op::Discard => {
+            Op::Write | Op::WriteZeroes | Op::Discard | Op::PunchHole => {
                 self.oracle.end_write(pending.ticket as u32, true);
                 let (start, end) = (draft.start_sector.div_ceil(8), (draft.start_sector + u64::from(draft.sectors)) / 8);
                 if draft.op != Op::Discard && start < end {

@@ -19,6 +19,7 @@ pub(super) fn lacks(target: &Shown, share: &Share, has_secrets: bool) -> Vec<Str
         Some(unit) if unit.path.as_deref() != Some(&share.device) => Some("is on another device"),
         Some(unit) if !unit.is_online => Some("is closed"),
         Some(unit) if !is_named(unit, share) => Some("has another name"),
+        Some(unit) if !is_opened_so(unit, share) && target.initiators.is_empty() => Some("is opened otherwise"),
         Some(_) => None,
     };
     lacks.extend(disk.map(|problem| format!("LUN {UNIT} {problem}")));
@@ -40,6 +41,13 @@ fn strangers<'a>(target: &'a Shown, share: &Share) -> impl Iterator<Item = &'a S
 
 fn is_named(unit: &Unit, share: &Share) -> bool {
     unit.wwn == names::naa(share.uuid) && unit.serial == names::scsi_serial(share.uuid) && unit.is_read_only == share.read_only
+}
+
+/// Whether it goes past the page cache if, and only if, others write to the device as well. With it, commands work that `tgtd` carries out in
+/// memory of its own, which direct I/O does not take: VERIFY, WRITE AND VERIFY, ORWRITE, WRITE SAME. FUA and SYNCHRONIZE CACHE are an
+/// `fdatasync` of the device either way, so what they promise reaches the volume.
+pub(super) fn is_opened_so(unit: &Unit, share: &Share) -> bool {
+    unit.is_direct != share.is_alone
 }
 
 /// CHAP users as they are to be, and whether it is the target that must know this one.
@@ -81,20 +89,23 @@ impl Tgtd {
     fn disk(&self, target: &Shown, share: &Share) -> Result<(), TargetError> {
         let order = |act: Act| Order::new(Mode::Unit, act).target(target.number).unit(UNIT);
         let there = target.unit(UNIT);
-        let stays = there.filter(|unit| unit.path.as_deref() == Some(&share.device));
+        // Opened anew, it is gone for a moment: not under those who are logged in.
+        let may_stay = |unit: &&Unit| is_opened_so(unit, share) || !target.initiators.is_empty();
+        let stays = there.filter(|unit| unit.path.as_deref() == Some(&share.device)).filter(may_stay);
         if stays.is_none() {
             if there.is_some() {
                 self.when_idle("give up the disk", &order(Act::Delete))?;
             }
-            let sector_bytes = sector_bytes(&share.device);
-            let words = format!("path={},bstype=rdwr,bsoflags=direct,blocksize={sector_bytes}", share.device);
+            let flags = if share.is_alone { "" } else { "bsoflags=direct," };
+            let words = format!("path={},bstype=rdwr,{flags}blocksize={}", share.device, sector_bytes(&share.device));
             self.order("take the device", order(Act::New).words(words))?;
         }
         if !stays.is_some_and(|unit| is_named(unit, share)) {
             let facts = format!(
-                "targetOps scsi_id={},scsi_sn={},vendor_id=HEARTH,product_id=volume,thin_provisioning=1,readonly={},",
+                "targetOps scsi_id={},scsi_sn={},vendor_id=HEARTH,product_id=volume,thin_provisioning=1,lbppbe={},readonly={},",
                 names::naa(share.uuid),
                 names::scsi_serial(share.uuid),
+                physical_exponent(&share.device),
                 u8::from(share.read_only)
             );
             self.order("name the disk", order(Act::Update).words(facts))?;
@@ -169,7 +180,16 @@ impl Tgtd {
 }
 
 fn sector_bytes(device: &str) -> u32 {
-    let name = Path::new(device).file_name().unwrap_or_default();
-    let path = Path::new("/sys/class/block").join(name).join("queue/logical_block_size");
-    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(512)
+    queue_limit(device, "logical_block_size").unwrap_or(512)
+}
+
+/// How often a physical block has twice a logical one's bytes.
+fn physical_exponent(device: &str) -> u32 {
+    let physical_bytes = queue_limit(device, "physical_block_size").unwrap_or(512);
+    (physical_bytes / sector_bytes(device)).max(1).ilog2()
+}
+
+fn queue_limit(device: &str, name: &str) -> Option<u32> {
+    let path = Path::new("/sys/class/block").join(Path::new(device).file_name()?).join("queue").join(name);
+    std::fs::read_to_string(path).ok()?.trim().parse().ok().filter(|bytes| *bytes > 0)
 }

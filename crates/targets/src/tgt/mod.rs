@@ -4,7 +4,8 @@
 //! when it ends. What it cannot do is told ([`LIMITS`]); what would be a lie is refused. Names, serial
 //! number and world-wide name are the same as LIO's: `scsi_id` is written as digits of the latter.
 //!
-//! Requests go to the device directly (`rdwr` with `O_DIRECT`): its `aio` answers a flush without one.
+//! Requests go to the device by system calls (`rdwr`): its `aio` answers a flush without one. With the page cache, unless others write to
+//! the device too; see [`mend`].
 
 mod mend;
 mod shown;
@@ -26,6 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 /// What is to be told of a target with CHAP users that the share does not have.
 const OTHER_USERS: &str = "its target has other CHAP users than the file: that is put right when no initiator is logged in";
+
+/// What is to be told of a target that was opened before others wrote to its device, or when they did.
+const OTHERS_WRITE: &str = "its initiators may not see at once what is written to the volume by other ways: that is put right when none is \
+logged in";
 
 /// What initiators do without, sentences for people.
 pub const LIMITS: [&str; 4] = [
@@ -129,7 +134,9 @@ impl Tgtd {
             // It falls over its own list when one of several users is taken from a target.
             if !has_others || !there.initiators.is_empty() {
                 self.mend(there, share, &known, &mut made)?;
-                return Ok(has_others.then(|| OTHER_USERS.to_owned()));
+                let is_stale = !share.is_alone && !there.initiators.is_empty() && there.unit(UNIT).is_some_and(|unit| !unit.is_direct);
+                let told: Vec<&str> = has_others.then_some(OTHER_USERS).into_iter().chain(is_stale.then_some(OTHERS_WRITE)).collect();
+                return Ok(Some(told.join("; ")).filter(|told| !told.is_empty()));
             }
             self.remove(share.uuid, Refused::Unknown)?;
         }

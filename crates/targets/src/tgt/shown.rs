@@ -37,6 +37,8 @@ pub(super) struct Unit {
     pub(super) serial: String,
     /// Of its device; `None`: it has none.
     pub(super) path: Option<String>,
+    /// Whether requests go to it past the page cache.
+    pub(super) is_direct: bool,
 }
 
 impl Unit {
@@ -46,6 +48,7 @@ impl Unit {
             "Readonly" => self.is_read_only = value == "Yes",
             "SCSI ID" => self.wwn = value.into(),
             "SCSI SN" => self.serial = value.into(),
+            "Backing store flags" => self.is_direct = value.split([' ', ',']).any(|flag| flag == "direct"),
             "Backing store path" => self.path = Some(value.to_owned()).filter(|path| path != "None"),
             _ => {}
         }
@@ -201,6 +204,7 @@ Target 12: iqn.2003-01.org.linux-iscsi.hearth:ccb47660
             wwn: "6001405ccb4766".into(),
             serial: "ccb47660".into(),
             path: Some("/dev/loop1".into()),
+            is_direct: true,
         };
         let expected = Shown {
             number: 12,

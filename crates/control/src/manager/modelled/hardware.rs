@@ -162,7 +162,7 @@ impl Hardware {
                 self.write(path, offset_bytes, &sectors, fua)
             }
             IoKind::Flush => self.flush(path),
-            IoKind::WriteZeroes { fua } => self.write(path, offset_bytes, &vec![&[0; 512][..]; length_bytes as usize / 512], fua),
+            IoKind::WriteZeroes { fua, .. } => self.write(path, offset_bytes, &vec![&[0; 512][..]; length_bytes as usize / 512], fua),
             IoKind::Discard => self.write(path, offset_bytes, &vec![&[0; 512][..]; length_bytes as usize / 512], false),
         };
         Completion { id, result: done.map_err(|()| IoError::Failed), pages: into }
