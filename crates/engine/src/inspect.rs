@@ -5,6 +5,7 @@
 
 use crate::checkpoint;
 use crate::medium::Medium;
+use crate::records;
 use crate::recovery::{self, RecoveredItem, RecoveryReport, payload_matches};
 use crate::superblock::{self, OpenError, PoolState, read_copy};
 use alloc::collections::BTreeSet;
@@ -102,6 +103,13 @@ pub fn inspect(medium: &mut dyn Medium, progress: &mut dyn FnMut(u64, u64)) -> I
         pool.superblock.volumes.iter().map(|volume| VolumeInspection { id: volume.id, clean_blocks: 0, dirty_blocks: 0 }).collect();
     for volume in pool.superblock.volumes.iter().filter(|volume| volume.damaged) {
         result.problem(|| format!("volume {:?} may have lost dirty data in earlier damage", volume.name));
+    }
+    match records::load(medium, pool.superblock.uuid) {
+        Ok(found) if found.damaged > 0 => {
+            result.problem(|| format!("{} of 2 copies of hearth's state on the SSD cannot be read", found.damaged));
+        }
+        Ok(_) => {}
+        Err(error) => result.problem(|| format!("the copies of hearth's state on the SSD: {error}")),
     }
     result.look_at_checkpoint(medium, &pool);
     let mut done = 0;

@@ -30,6 +30,7 @@ pub mod packer;
 pub mod policy;
 pub mod presence;
 pub mod ram;
+pub mod records;
 pub mod recovery;
 pub mod region_heat;
 pub mod shard;

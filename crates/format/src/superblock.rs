@@ -39,10 +39,11 @@ const VOLUME_BYTES: usize = 384;
 const VOLUME_NAME_AT: usize = 32;
 const VOLUME_IDENTITY_AT: usize = 112;
 
-const _: () = assert!(
-    STARTS_AT + SHARDS_MAX as usize * START_BYTES + VOLUMES_MAX * VOLUME_BYTES <= SUPERBLOCK_SLOT_BYTES as usize,
-    "the largest superblock fits its slot"
-);
+/// Bytes, whole pages, of the longest superblock: what stands in its slot behind these is no superblock's.
+pub const STORED_BYTES_MAX: usize =
+    (STARTS_AT + SHARDS_MAX as usize * START_BYTES + VOLUMES_MAX * VOLUME_BYTES).next_multiple_of(PAGE_BYTES);
+
+const _: () = assert!(STORED_BYTES_MAX <= SUPERBLOCK_SLOT_BYTES as usize, "the largest superblock fits its slot");
 
 /// Where the current session's part of a shard's log begins. Everything before it was found, checked, sealed and flushed
 /// when the session began.
