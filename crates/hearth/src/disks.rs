@@ -36,6 +36,7 @@ impl Session {
                 }
                 let disk: DiskView = self.client.get(&path)?;
                 self.print(&disk, made)?;
+                self.warn(&disk.problem, &disk.remedy);
                 self.tell_cache_anew(&disk.pool, gave_room)
             }
             Disk::List => self.print(&self.client.get::<Vec<DiskView>>("/disks")?, |disks| list(disks)),
@@ -64,7 +65,9 @@ impl Session {
                 let body = DiskSet { exports: Some(request::exports(export, *tls)?), ..DiskSet::default() };
                 let path = path(name)?;
                 let disk: DiskView = patiently("changing the exports", || self.client.send("PATCH", &path, &body))?;
-                self.print(&disk, |disk| format!("disk {}: {}\n", disk.name, places(disk)))
+                self.print(&disk, |disk| format!("disk {}: {}\n", disk.name, places(disk)))?;
+                self.warn(&disk.problem, &disk.remedy);
+                Ok(())
             }
             Disk::Remove { name, lose_content } => {
                 let path = format!("{}?lose_content={lose_content}", path(name)?);
