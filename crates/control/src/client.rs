@@ -7,12 +7,14 @@ use crate::api::PREFIX;
 use crate::error::Refusal;
 use crate::server_events::EventReader;
 pub use crate::server_events::ServerEvent;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Largest answer: a thousand volumes with all counters are about 3 MB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -23,6 +25,11 @@ const LINE_BYTES_MAX: u64 = 8 << 10;
 const HEADERS_MAX: usize = 100;
 /// A stream of events that says nothing for so long is dead: the daemon sends a comment every 15 s.
 const STREAM_PATIENCE: Duration = Duration::from_secs(45);
+
+/// How long a daemon may say nothing before it is looked whether it can, and who waits is told.
+const QUIET: Duration = Duration::from_secs(2);
+/// How long it may say nothing at all: after a minute it answers that what was asked for goes on.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// Why a call brought no answer.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +48,17 @@ pub enum ClientError {
         "the connection to the daemon ended early ({0}): see its log, start it again with `hearth serve`, and check with `hearth volume list` what was done"
     )]
     Gone(String),
+    /// The daemon is there, and was stopped (SIGSTOP, a debugger).
+    #[error("the daemon, process {0}, is stopped and answers nobody: let it go on with `kill -CONT {0}`")]
+    Stopped(i32),
+    /// The daemon is there and does not answer.
+    #[error("the daemon, process {pid}, has not answered for {} s: see its log, and try again", silent.as_secs())]
+    Silent {
+        /// Its process.
+        pid: i32,
+        /// How long.
+        silent: Duration,
+    },
     /// Something that is not our API answered.
     #[error("the server at {} is not hearth ({problem}): check --socket", socket.display())]
     NotHearth {
@@ -58,12 +76,19 @@ pub enum ClientError {
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    tell: fn(&str),
 }
 
 impl Client {
     /// A client for the daemon at `socket`; connects with each call.
     pub fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_path_buf() }
+        Client { socket: socket.to_path_buf(), tell: |_| () }
+    }
+
+    /// Says by `tell` who is waited for, when a look takes long.
+    #[must_use]
+    pub fn telling(self, tell: fn(&str)) -> Client {
+        Client { tell, ..self }
     }
 
     /// Asks for something.
@@ -127,6 +152,25 @@ impl Client {
         })
     }
 
+    /// Waits until the daemon says something. Where a look takes long, it is told who is waited for; of what changes something, others tell.
+    fn wait_for_answer(&self, stream: &UnixStream, is_look: bool) -> Result<(), ClientError> {
+        let began = Instant::now();
+        let pid = socket_peercred(stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+        let mut told = !is_look;
+        while !is_readable(stream, QUIET) {
+            if is_stopped(pid) {
+                return Err(ClientError::Stopped(pid));
+            }
+            if began.elapsed() >= SILENCE_MAX {
+                return Err(ClientError::Silent { pid, silent: SILENCE_MAX });
+            }
+            if !std::mem::replace(&mut told, true) {
+                (self.tell)(&format!("waiting for an answer of the daemon, process {pid}"));
+            }
+        }
+        Ok(())
+    }
+
     /// What the daemon said no with.
     fn refused(&self, body: &[u8]) -> ClientError {
         serde_json::from_slice(body).map_or_else(|e| self.strange(e), |refusal| ClientError::Refused(Box::new(refusal)))
@@ -174,6 +218,7 @@ impl Client {
         );
         let gone = |e: std::io::Error| ClientError::Gone(e.to_string());
         let written = stream.write_all(&[head.as_bytes(), body].concat());
+        self.wait_for_answer(&stream, verb == "GET")?;
         // A server that refuses early may close before it has read all: its answer counts.
         let answer = read_answer(&mut BufReader::new(stream));
         let (status, body) = match (answer, written) {
@@ -184,6 +229,20 @@ impl Client {
         };
         if status == 200 { Ok(body) } else { Err(self.refused(&body)) }
     }
+}
+
+/// Whether there is something to read, or nothing will come any more.
+fn is_readable(stream: &UnixStream, patience: Duration) -> bool {
+    let limit = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
+    // What goes wrong here is told by the read.
+    !matches!(poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&limit)), Ok(0))
+}
+
+/// Whether a process was stopped by a signal or a debugger, by proc_pid_stat(5).
+fn is_stopped(pid: i32) -> bool {
+    let state = |stat: String| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(state);
+    matches!(state, Some('T' | 't'))
 }
 
 struct Stream {

@@ -83,6 +83,8 @@ pub struct Offer {
     pub place: String,
     /// A name that stays the same over restarts (`/dev/hearth/NAME`), if it could be made.
     pub stable_path: Option<String>,
+    /// Why it could not be made: a sentence that ends with what to use instead.
+    pub nameless: Option<String>,
     /// What an administrator should know, one sentence each.
     pub warnings: Vec<String>,
     /// What its users see while the daemon is gone and comes back.
@@ -290,6 +292,11 @@ pub trait DataPath: Send + Sync {
     /// Looks at a backing device (a path or `model:SET:FILE`) without changing it.
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError>;
 
+    /// Whether a device, of which nothing needs to be known, does not answer a read for so long.
+    fn is_silent(&self, _spec: &str, _patience: Duration) -> bool {
+        false
+    }
+
     /// Looks for a device that may be the one of this identity, under all names but `spec`. Gives what was found, each with its facts; whether it is the
     /// one is for the caller to say ([`crate::recognise`]).
     fn find_backing(&self, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)>;
@@ -400,8 +407,9 @@ pub trait DataPath: Send + Sync {
     fn detach(&self, volume: &VolumeRecord, forget: bool) -> Result<(), ControlError>;
 
     /// Detaches a volume from its running pool and lets its backing device go, flushed. What is cached of it stays, dirty blocks too, and
-    /// is there again with the next attach; before that, [`DataPath::sample`] compares some of it with the device.
-    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError>;
+    /// is there again with the next attach; before that, [`DataPath::sample`] compares some of it with the device. Gives, as a sentence, why the
+    /// device may lack what was acknowledged: it does not flush, or does not answer.
+    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError>;
 
     /// Opens the backing device of an attached volume anew: it was gone, and is there again, perhaps under another name. The exports stay.
     ///
@@ -526,12 +534,21 @@ pub trait DataPath: Send + Sync {
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError>;
 
     /// Takes the offer back; what is in flight is answered first, and what the page cache holds is
-    /// written.
+    /// written. Gives, as a sentence, what could not be written: the kernel has dropped it by then, so
+    /// the offer goes all the same.
     ///
     /// # Errors
     /// [`ControlError::Export`] while it is in use (mounted, held by another device), if it is to
-    /// go only unused.
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError>;
+    /// go only unused; then, and after any other error, it may be there still.
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<Option<String>, ControlError>;
+
+    /// How the stable name of an attached volume's block device is; one that is missing is made again if that can be. `None`: it is to have none.
+    ///
+    /// # Errors
+    /// Why it cannot be made: a sentence that ends with what to use instead.
+    fn stable_name(&self, _volume: &str) -> Option<Result<String, String>> {
+        None
+    }
 
     /// Whether users of an export wait for the next daemon when this one stops.
     fn outlives_a_stop(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
@@ -624,8 +641,16 @@ pub trait DataPath: Send + Sync {
     /// Waits until the backing device of an attached volume has answered a read, or failed it.
     ///
     /// # Errors
-    /// If it does not answer.
-    fn answers(&self, _volume: &VolumeRecord) -> Result<(), ControlError> {
+    /// If it does not answer for so long.
+    fn answers(&self, _volume: &VolumeRecord, _patience: Duration) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    /// The same of the SSD of a pool that has shards.
+    ///
+    /// # Errors
+    /// If it does not answer for so long.
+    fn ssd_answers(&self, _pool: &str, _patience: Duration) -> Result<(), ControlError> {
         Ok(())
     }
 

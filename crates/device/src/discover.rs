@@ -60,7 +60,7 @@ pub struct Found {
     pub read_only: bool,
     /// What a loop device shows.
     pub loop_file: Option<PathBuf>,
-    /// A loop device over a file that a program serves (FUSE, NFS): reading it waits for that program.
+    /// A loop device over a file that a program serves (FUSE, NFS), a partition of it, or what stands on these: reading it waits for that program.
     pub served: bool,
     /// Who uses it or a partition of it.
     pub usages: Vec<Usage>,
@@ -98,8 +98,26 @@ pub fn list(view: &SystemView) -> Result<Vec<Found>, BusyError> {
             found.extend(part.map(|part| Found { parent: Some(disk_path.clone()), ..part }));
         }
     }
+    spread_served(&mut found, view);
     found.sort_by_key(|found| natural(&found.path));
     Ok(found)
+}
+
+/// What stands on a device that a program serves (LVM, md) waits for that program, too.
+fn spread_served(found: &mut [Found], view: &SystemView) {
+    let name_of = |found: &Found| found.path.strip_prefix(&view.dev).unwrap_or(&found.path).display().to_string().replace('/', "!");
+    loop {
+        let served: Vec<String> = found.iter().filter(|found| found.served).map(name_of).collect();
+        let stands_on_one = |found: &Found| {
+            let below = entries(&view.sys.join("block").join(name_of(found)).join("slaves"));
+            !found.served && below.iter().any(|below| served.contains(&file_name(below)))
+        };
+        let more: Vec<usize> = (0..found.len()).filter(|at| stands_on_one(&found[*at])).collect();
+        if more.is_empty() {
+            return;
+        }
+        more.into_iter().for_each(|at| found[at].served = true);
+    }
 }
 
 fn one(
@@ -116,7 +134,10 @@ fn one(
         return Ok(None);
     };
     let flag = |path: PathBuf| read_line(&path).map(|text| text != "0");
-    let loop_file = read_line(&directory.join("loop/backing_file")).map(PathBuf::from);
+    let loop_file_of = |directory: &Path| read_line(&directory.join("loop/backing_file")).map(PathBuf::from);
+    let loop_file = loop_file_of(directory);
+    // A partition is served by whoever serves the disk that it is of.
+    let served = loop_file_of(disk).is_some_and(|file| !busy::may_be_asked(&file, mounts, 0));
     let mapped = read_line(&directory.join("dm/name")).map(|name| view.dev.join("mapper").join(name));
     Ok(Some(Found {
         // The kernel writes a slash in a name as an exclamation mark.
@@ -129,7 +150,7 @@ fn one(
         model: model(disk),
         rotational: flag(disk.join("queue/rotational")),
         read_only: flag(directory.join("ro")).unwrap_or(false),
-        served: loop_file.as_ref().is_some_and(|file| !busy::may_be_asked(file, mounts, 0)),
+        served,
         loop_file,
         usages: busy::usages_of_block(number, view)?,
     }))
@@ -208,7 +229,7 @@ pub fn look(device: &Found, own: &[OwnMark]) -> Look {
         return Look::InUse(users);
     }
     if device.served {
-        let file = device.loop_file.as_deref().unwrap_or(Path::new("?")).display();
+        let file = device.loop_file.as_deref().map_or("what lies in a file".into(), |file| file.display().to_string());
         return Look::InUse(format!("it shows {file}, which another program serves"));
     }
     if busy::is_held_exclusively(&device.path) {

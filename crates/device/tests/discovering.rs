@@ -165,6 +165,13 @@ fn a_loop_device_over_a_served_file_is_not_opened() {
     assert_eq!(machine.told(), ["loop0 loop: it shows /run/hearth/v/disk, which another program serves"]);
     let found = machine.list().remove(0);
     assert!(found.served);
+    // Nor is a partition of it, nor what LVM has made of that.
+    machine.device("loop0/loop0p1", &[("partition", "1")], &[]);
+    machine.device("dm-0", &[("dm/name", "vg-lv"), ("slaves/loop0p1/dev", "7:1")], &EXT4);
+    machine.device("dm-1", &[("dm/name", "vg-snapshot"), ("slaves/dm-0/dev", "253:0")], &EXT4);
+    machine.device("sda", &[], &EXT4);
+    let served: Vec<bool> = machine.list().iter().map(|found| found.served).collect();
+    assert_eq!(served, [true, true, true, true, false], "{:?}", machine.told());
     assert_eq!(found.loop_file.as_deref(), Some(Path::new("/run/hearth/v/disk")));
 }
 

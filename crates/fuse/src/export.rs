@@ -11,7 +11,7 @@ use crate::ownloop::{OwnLoop, Served, is_loop, mark_at, mark_of};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::table::Table;
-use node::link::{Link, forget_stale_name, is_there};
+use node::link::{Link, Name, Wanted, forget_stale_name, is_there};
 use node::patience::{within, within_or_never};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::os::fd::{AsFd, OwnedFd};
@@ -181,6 +181,8 @@ pub struct LoopExport {
     pub(crate) mark: Vec<u8>,
     pub(crate) file: FileExport,
     pub(crate) warnings: Vec<String>,
+    /// Why there is no stable name.
+    nameless: Option<String>,
     pub(crate) patience: Duration,
 }
 
@@ -205,8 +207,8 @@ impl LoopExport {
         // The dead devices go before the dead mount: afterwards their files have no name any more by which they could be found.
         let mark = mark_of(&options.owner, name);
         let (stale, stale_mark) = (backing.clone(), mark.clone());
-        let mut warnings = within(patience, "loop-clear", move || loopdev::clear_stale(&stale_mark, &stale))
-            .ok_or_else(timed_out("detaching an old loop device"))??;
+        let cleared = within(patience, "loop-clear", move || loopdev::clear_stale(&stale_mark, &stale));
+        let mut warnings = cleared.ok_or_else(timed_out("detaching an old loop device"))??.warnings;
         let file = FileExport::start(runtime, volume, name, run_directory, options)?;
         let geometry = LoopGeometry { block_bytes: volume.logical_block_bytes(), read_only: volume.read_only() };
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.
@@ -215,7 +217,7 @@ impl LoopExport {
             .ok_or_else(timed_out("setting up the loop device"))??;
         let own = device.own().clone();
         let mut made = LoopExport::of(device, own, mark, file, name, options);
-        warnings.extend(made.make_link().err());
+        made.make_link();
         warnings.extend(made.note_facts().err());
         made.warnings = warnings;
         Ok(made)
@@ -234,21 +236,47 @@ impl LoopExport {
             mark,
             file,
             warnings: Vec::new(),
+            nameless: None,
             patience: options.patience,
         }
     }
 
-    /// Makes the stable name.
-    pub(crate) fn make_link(&mut self) -> Result<(), String> {
-        let Some(directory) = &self.link_directory else { return Ok(()) };
-        self.link = Some({
-            let is_anothers = |device: &Path| match is_loop(device) {
-                true => mark_at(device).is_some_and(|mark| mark != self.mark),
-                false => is_there(device),
-            };
-            Link::new(directory, &self.name, &self.device_path, is_anothers)?
-        });
-        Ok(())
+    /// Makes the stable name, if it can be made.
+    pub(crate) fn make_link(&mut self) {
+        let Some(wanted) = self.wanted_name() else { return };
+        match wanted.make() {
+            Ok(link) => (self.link, self.nameless) = (Some(link), None),
+            Err(problem) => self.nameless = Some(problem),
+        }
+    }
+
+    fn wanted_name(&self) -> Option<Wanted> {
+        let mark = self.mark.clone();
+        let is_anothers = move |device: &Path| match is_loop(device) {
+            true => mark_at(device).is_some_and(|other| other != mark),
+            false => is_there(device),
+        };
+        Some(Wanted {
+            directory: self.link_directory.clone()?,
+            name: self.name.clone(),
+            target: self.device_path.clone(),
+            is_anothers: Box::new(is_anothers),
+        })
+    }
+
+    /// How the stable name is now; what was made of it anew goes to [`LoopExport::set_link`].
+    pub fn stable_name(&self) -> Name {
+        Name::of(self.link.as_ref(), self.wanted_name())
+    }
+
+    /// The stable name was made anew.
+    pub fn set_link(&mut self, link: Link) {
+        self.link = Some(link);
+    }
+
+    /// Why there was no stable name when the export was made.
+    pub fn nameless(&self) -> Option<&str> {
+        self.nameless.as_deref()
     }
 
     /// `/dev/loopN`.
@@ -261,8 +289,7 @@ impl LoopExport {
         self.link.as_ref().map(Link::path)
     }
 
-    /// What an administrator should know, one sentence each: devices left by a killed daemon that are still in use, a stable name
-    /// that could not be made.
+    /// What an administrator should know, one sentence each, such as devices left by a killed daemon that are still in use.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -289,11 +316,12 @@ impl LoopExport {
         !self.own.is_attached() && !matches!(self.own.open(), Ok(Some(_)))
     }
 
-    /// Writes back what the page cache holds for the device, then takes everything away. Must not be called on a reactor's thread.
+    /// Writes back what the page cache holds for the device, then takes everything away. Gives what could not be written back, and is lost by
+    /// that. Must not be called on a reactor's thread.
     ///
     /// # Errors
     /// [`FuseError::InUse`], and nothing has changed: the device goes on working. After any other error, call it again or drop the export.
-    pub fn stop(&mut self, runtime: &Runtime) -> Result<(), FuseError> {
+    pub fn stop(&mut self, runtime: &Runtime) -> Result<Option<FuseError>, FuseError> {
         let device = self.device.clone();
         // The name goes while the number is still ours, so that it never leads to a device of others.
         let mut link = self.link.take();
@@ -306,14 +334,19 @@ impl LoopExport {
             device.lock().unwrap_or_else(PoisonError::into_inner).detach(may_go, || drop(link.take()))
         };
         let detached = within_or_never(self.patience, "loop-detach", detach);
-        if let Err(error) = detached.ok_or_else(timed_out).and_then(|detached| detached) {
-            // Both names lead to a device that goes on.
-            if had_link && let Err(warning) = self.make_link() {
-                tracing::warn!("{warning}");
+        let unflushed = match detached.ok_or_else(timed_out).and_then(|detached| detached) {
+            Ok(unflushed) => unflushed,
+            Err(error) => {
+                // Both names lead to a device that goes on.
+                if had_link {
+                    self.make_link();
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
-        self.file.stop(runtime)
+        };
+        self.file.stop(runtime)?;
+        let lost = |error: std::io::Error| FuseError::NotWrittenBack { device: self.device_path.clone(), problems: error.to_string() };
+        Ok(unflushed.map(lost))
     }
 
     /// The end of the daemon: as [`LoopExport::stop`], but users of the device do not hold it up. What file systems and page
@@ -366,27 +399,40 @@ impl LoopHandle {
     }
 }
 
+/// What [`clear_leftovers`] did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cleared {
+    /// What is gone by it: devices, mounts, names.
+    pub gone: Vec<PathBuf>,
+    /// Sentences for the administrator.
+    pub problems: Vec<String>,
+}
+
 /// Takes away what a killed daemon left of an export that is not made anew now: the dead device, the dead mount, the stable name. What
-/// lives, and what belongs to others, stays. Gives sentences for the administrator.
-pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) -> Vec<String> {
+/// lives, and what belongs to others, stays.
+pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) -> Cleared {
     let backing = run_directory.canonicalize().unwrap_or_else(|_| run_directory.to_owned()).join(name);
-    let mut problems = Vec::new();
+    let mut cleared = Cleared::default();
     let (mark, stale) = (mark_of(&options.owner, name), backing.clone());
     match within(options.patience, "loop-clear", move || loopdev::clear_stale(&mark, &stale)) {
-        Some(Ok(warnings)) => problems.extend(warnings),
-        Some(Err(error)) => problems.push(error.to_string()),
-        None => problems.push("a loop device that a killed daemon left does not go".to_owned()),
+        Some(Ok(stale)) => (cleared.gone, cleared.problems) = (stale.detached, stale.warnings),
+        Some(Err(error)) => cleared.problems.push(error.to_string()),
+        None => cleared.problems.push("a loop device that a killed daemon left does not go".to_owned()),
     }
     match mount::clear_stale(&backing) {
-        Ok(()) | Err(FuseError::ServedElsewhere { .. }) => {}
-        Err(error) => problems.push(error.to_string()),
+        Ok(false) | Err(FuseError::ServedElsewhere { .. }) => {}
+        Ok(true) => cleared.gone.push(backing),
+        Err(error) => cleared.problems.push(error.to_string()),
     }
     if let Some(directory) = &options.link_directory {
-        problems.extend(
-            forget_stale_name(directory, name, |device| if is_loop(device) { mark_at(device).is_some() } else { is_there(device) }).err(),
-        );
+        let is_served = |device: &Path| if is_loop(device) { mark_at(device).is_some() } else { is_there(device) };
+        match forget_stale_name(directory, name, is_served) {
+            Ok(false) => {}
+            Ok(true) => cleared.gone.push(directory.join(name)),
+            Err(problem) => cleared.problems.push(problem),
+        }
     }
-    problems
+    cleared
 }
 
 /// A name that can be a file's.

@@ -35,6 +35,7 @@ mod table;
 mod takeover;
 
 pub use error::FuseError;
-pub use export::{FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
+pub use export::{Cleared, FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
+pub use node::link::Name as StableName;
 pub use ownloop::owner_of;
-pub use takeover::end_kept;
+pub use takeover::{end_kept, volume_of_kept};

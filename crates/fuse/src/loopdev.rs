@@ -181,19 +181,29 @@ impl LoopDevice {
     }
 
     /// Detaches the device if nobody uses it and `may_go` says yes, which is asked last. `going` is called when it is certain but for users
-    /// of the last moment, while the number is still ours.
+    /// of the last moment, while the number is still ours. Gives why what the page cache held could not be flushed: the kernel has dropped it
+    /// then, and keeping the device would bring nothing of it back.
     ///
     /// # Errors
     /// [`FuseError::InUse`]: then the device goes on working. [`FuseError::TimedOut`] if it may not go any more. Or the system's.
-    pub(crate) fn detach(&mut self, may_go: impl FnOnce() -> Result<(), FuseError>, going: impl FnOnce()) -> Result<(), FuseError> {
+    pub(crate) fn detach(
+        &mut self,
+        may_go: impl FnOnce() -> Result<(), FuseError>,
+        going: impl FnOnce(),
+    ) -> Result<Option<io::Error>, FuseError> {
         let Some(node) = self.open()? else {
             may_go()?;
             going();
-            return Ok(());
+            return Ok(None);
         };
         loopusers::refuse_if_used(&self.own)?;
-        // What the page cache of the device holds goes home first.
-        node.sync_all().map_err(FuseError::system("flush", self.own.path()))?;
+        // What the page cache of the device holds goes home first. An error may be of long ago; then the second try flushes the rest.
+        let unflushed = node.sync_all().err();
+        if unflushed.is_some()
+            && let Err(error) = node.sync_all()
+        {
+            tracing::debug!(device = %self.own.path().display(), %error, "the second flush failed, too");
+        }
         may_go()?;
         clear(&node, self.own.number())?;
         self.put_settings_back();
@@ -201,10 +211,10 @@ impl LoopDevice {
         drop(node);
         if wait_until(DETACH_PATIENCE, || !self.own.is_attached()) {
             self.attached = false;
-            return Ok(());
+            return Ok(unflushed);
         }
         // Someone opened it at the last moment: take the order back, so that the device goes on as it was.
-        let Some(node) = self.open()? else { return Ok(()) };
+        let Some(node) = self.open()? else { return Ok(unflushed) };
         loopsys::keep(&node).map_err(FuseError::system("keep", self.own.path()))?;
         self.set_queue_up();
         let by = loopusers::users(&self.own).unwrap_or_else(|| "open in a process that the daemon may not look at".to_owned());
@@ -229,24 +239,33 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Detaches what a daemon that was killed, or stopped while it was used, left of the export with that mark over `backing`, and nothing else. Returns one sentence for each that is
-/// still used: such a device fails all I/O and vanishes when its last user closes it.
-pub(crate) fn clear_stale(mark: &[u8], backing: &Path) -> Result<Vec<String>, FuseError> {
-    let mut warnings = Vec::new();
+/// What [`clear_stale`] found.
+#[derive(Debug, Default)]
+pub(crate) struct Stale {
+    /// Devices that are free again.
+    pub(crate) detached: Vec<PathBuf>,
+    /// One sentence for each that is still used: such a device fails all I/O and vanishes when its last user closes it.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Detaches what a daemon that was killed, or stopped while it was used, left of the export with that mark over `backing`, and nothing else.
+pub(crate) fn clear_stale(mark: &[u8], backing: &Path) -> Result<Stale, FuseError> {
+    let mut found = Stale::default();
     for left in ownloop::leftovers(mark, backing)? {
         let number = left.number;
         let used = loopusers::users_of(number);
         left.detach()?;
         let device = device_path(number);
         match used {
-            Some(by) => warnings.push(format!(
+            Some(by) => found.warnings.push(format!(
                 "{} was left by a daemon that ended, and every access to it fails; it is in use ({by}): unmount or close it, and it vanishes",
                 device.display()
             )),
             None => {
                 wait_until(DETACH_PATIENCE, || ownloop::backing_of(number).is_none_or(|shown| shown != backing));
+                found.detached.push(device);
             }
         }
     }
-    Ok(warnings)
+    Ok(found)
 }

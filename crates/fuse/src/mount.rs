@@ -126,11 +126,12 @@ impl Drop for Mount {
     }
 }
 
-/// Detaches dead mounts of ours at `path`, left by a daemon that was killed.
+/// Detaches dead mounts of ours at `path`, left by a daemon that was killed. Gives whether there were any.
 ///
 /// # Errors
 /// [`FuseError::ServedElsewhere`] if someone answers there, or takes long to, and [`FuseError::Covered`] if the mount is no hearth's.
-pub(crate) fn clear_stale(path: &Path) -> Result<(), FuseError> {
+pub(crate) fn clear_stale(path: &Path) -> Result<bool, FuseError> {
+    let mut were_there = false;
     while let Some(top) = mounts::top(path)? {
         if !top.is_ours() {
             return Err(FuseError::Covered { path: path.to_owned() });
@@ -145,8 +146,9 @@ pub(crate) fn clear_stale(path: &Path) -> Result<(), FuseError> {
             }
             Some(Err(_)) => detach(path)?,
         }
+        were_there = true;
     }
-    Ok(())
+    Ok(were_there)
 }
 
 fn identity_of(path: &Path) -> io::Result<(u64, u64)> {

@@ -150,8 +150,8 @@ impl LoopExport {
         // It may have grown while nobody served it.
         let size_bytes = volume.size_bytes();
         let grown = if size_bytes > facts.size_bytes { made.capacity_changed(size_bytes) } else { Ok(()) };
-        let problems = [grown.err(), made.make_link().err()];
-        made.warnings.extend(problems.into_iter().flatten());
+        made.warnings.extend(grown.err());
+        made.make_link();
         Ok(made)
     }
 
@@ -204,6 +204,12 @@ impl LoopExport {
             written_back.map_err(|problems| FuseError::NotWrittenBack { device: self.device_path.clone(), problems: problems.join("; ") });
         left.and(stopped).and(written_back)
     }
+}
+
+/// The volume whose export these descriptors are of, as it was written down.
+pub fn volume_of_kept(kept: &[OwnedFd]) -> Option<String> {
+    let (_, text) = Table::of_earlier(kept.get(1)?.try_clone().ok()?).ok()?;
+    serde_json::from_slice::<Facts>(&text).ok().map(|facts| facts.name)
 }
 
 /// Ends an export of a daemon that does not come back: its users get errors, and its device goes

@@ -77,7 +77,7 @@ fn only_what_is_dead_and_ours_is_cleared_away() {
     let stage = Stage::new(&StageOptions::default());
     let mut export = start(&stage);
     let options = stage.options();
-    let problems = fuse::clear_leftovers(&options, "volume", &stage.run_directory());
+    let problems = fuse::clear_leftovers(&options, "volume", &stage.run_directory()).problems;
     assert_eq!(problems, Vec::<String>::new());
     assert!(!export.is_lost() && export.link_path().is_some_and(Path::exists), "an export that lives is no leftover");
     // A device that somebody else made over the same file.

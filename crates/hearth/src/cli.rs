@@ -545,6 +545,9 @@ pub enum Volume {
     Stop {
         /// Its name
         name: String,
+        /// Also if its backing device does not answer: requests in flight FAIL; dirty data stays on the SSD
+        #[arg(long)]
+        give_up: bool,
     },
     /// Drop the cache of a volume in RAM and its clean blocks on the SSD; dirty data is kept
     DropCache {

@@ -2,6 +2,7 @@
 
 use crate::cli::{Job, Pool, Volume};
 use crate::failure::Failure;
+use crate::logs::say;
 use crate::progress::{Interrupt, begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
@@ -13,6 +14,7 @@ use control::client::{Client, ClientError, ServerEvent};
 use control::error::Kind;
 use control::names::Named;
 use control::stats::{PoolStats, VolumeStats};
+use control::words::Export;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,13 @@ impl Session {
     pub fn print<T: Serialize>(&self, value: &T, human: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         let text = if self.json { to_json(value) } else { human(value) };
         print(&text)
+    }
+
+    /// What is not as it was asked for, although it was done: on standard error, so that who reads the answer gets that alone.
+    pub(crate) fn warn(&self, problem: &Option<String>, remedy: &Option<String>) {
+        let Some(problem) = problem else { return };
+        let remedy = remedy.as_deref().filter(|remedy| !remedy.is_empty()).map_or(String::new(), |remedy| format!("; {remedy}"));
+        say(format_args!("hearth: warning: {problem}{remedy}"));
     }
 
     /// A job to its end; with `--json` its last view, else one line.
@@ -163,7 +172,9 @@ impl Session {
                     options: request::options(options, false)?,
                 };
                 let volume: VolumeView = patiently("adding the volume", || self.client.send("POST", "/volumes", &body))?;
-                self.print(&volume, added)
+                self.print(&volume, added)?;
+                self.warn(&volume.problem, &volume.remedy);
+                Ok(())
             }
             Volume::List => self.print(&self.client.get::<Vec<VolumeView>>("/volumes")?, |v| show::volumes(v)),
             Volume::Show { name, machine } => {
@@ -203,7 +214,7 @@ impl Session {
                 self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
             }
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
-            Volume::Stop { name } => self.tell_of(name, "stop", "stopping the volume"),
+            Volume::Stop { name, give_up } => self.tell_of(name, &format!("stop?give_up={give_up}"), "stopping the volume"),
             Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
             Volume::Grow { name } => self.tell_of(name, "grow", "growing the volume"),
             Volume::Destage { name } => {
@@ -235,7 +246,7 @@ impl Session {
         self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
     }
 
-    /// Waits until a volume is served, with its SSD or without. A daemon that is not there may be coming.
+    /// Waits until a volume is served, with its SSD or without, and found by its stable name. A daemon that is not there may be coming.
     fn wait(&self, name: &str, limit: Duration) -> Result<(), Failure> {
         let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
         let deadline = Instant::now() + limit;
@@ -243,7 +254,7 @@ impl Session {
             let late = Instant::now() >= deadline;
             match self.client.get::<VolumeView>(&path) {
                 Ok(volume) => match volume.health {
-                    Health::Running | Health::Failing | Health::Degraded => {
+                    Health::Running | Health::Failing | Health::Degraded if !lacks_name(&volume) => {
                         return self.print(&volume, |volume| format!("volume {name} is {}\n", volume.health.word()));
                     }
                     health if late || health == Health::Stopped => {
@@ -335,6 +346,13 @@ impl Seconds<'_> {
 /// Where a volume is exported, one place a line.
 fn places(volume: &VolumeView) -> String {
     volume.exports.values().flatten().chain(&volume.stable_path).map(|place| format!("{place}\n")).collect()
+}
+
+/// Whether the volume is a block device that is not found by its stable name; who has one attached knows it by that device.
+fn lacks_name(volume: &VolumeView) -> bool {
+    let is_device = |export: &String| Export::parse(export).is_ok_and(|export| export.is_device());
+    let has_device = volume.exports.iter().any(|(export, place)| place.is_some() && is_device(export));
+    has_device && volume.stable_path.is_none() && volume.attached_to.is_none()
 }
 
 fn added(volume: &VolumeView) -> String {

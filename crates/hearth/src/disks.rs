@@ -36,6 +36,7 @@ impl Session {
                 }
                 let disk: DiskView = self.client.get(&path)?;
                 self.print(&disk, made)?;
+                self.warn(&disk.problem, &disk.remedy);
                 self.tell_cache_anew(&disk.pool, gave_room)
             }
             Disk::List => self.print(&self.client.get::<Vec<DiskView>>("/disks")?, |disks| list(disks)),
@@ -69,7 +70,9 @@ impl Session {
                     let places = places(disk);
                     let places = if places.is_empty() { "it has no export now" } else { &places };
                     format!("disk {}: {places}\n", disk.name)
-                })
+                })?;
+                self.warn(&disk.problem, &disk.remedy);
+                Ok(())
             }
             Disk::Remove { name, lose_content } => {
                 let path = format!("{}?lose_content={lose_content}", path(name)?);

@@ -3,6 +3,7 @@
 use crate::cli::{Evaluate, EvaluateLoad, EvaluateRun};
 use crate::commands::print;
 use crate::failure::{Failure, STATUS_USAGE};
+use crate::logs::say;
 use crate::progress::Interrupt;
 use crate::quantity;
 use crate::table::{self, Align};
@@ -59,8 +60,9 @@ pub fn evaluate(command: &Evaluate, json: bool) -> Result<(), Failure> {
 
 fn in_guest(device: &str, asked: &str) -> Result<(), Failure> {
     let own = std::env::current_exe().map_err(|error| Failure::failed(format!("this program has no path: {error}"), ""))?;
-    let say = |line: &str| println!("{line}");
-    Ok(evaluate::database::in_guest::inside(&own, device, asked, &say)?)
+    // Whoever has started the guest reads it; if that is gone, so is the guest.
+    let tell = |line: &str| drop(print(&format!("{line}\n")));
+    Ok(evaluate::database::in_guest::inside(&own, device, asked, &tell)?)
 }
 
 fn list(json: bool) -> Result<(), Failure> {
@@ -107,9 +109,9 @@ fn agreed(question: &str, yes: bool, otherwise: &str) -> Result<(), Failure> {
         return Ok(());
     }
     if std::io::stdin().is_terminal() {
-        eprint!("{question} [y/N] ");
         // Where it cannot be shown it cannot be answered either.
-        std::io::stderr().flush().ok();
+        let mut terminal = std::io::stderr();
+        write!(terminal, "{question} [y/N] ").and_then(|()| terminal.flush()).ok();
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);
         if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
@@ -142,11 +144,11 @@ impl Audience for Terminal {
     fn progress(&self, progress: &Progress) {
         let (done, all) = progress.legs;
         let left = human::seconds(progress.left_s as u64);
-        eprintln!("[{done}/{all}, about {left} left] {}", progress.what);
+        say(format_args!("[{done}/{all}, about {left} left] {}", progress.what));
     }
 
     fn tell(&self, line: &str) {
-        eprintln!("{line}");
+        say(line);
     }
 }
 
@@ -192,7 +194,7 @@ fn run(options: &EvaluateRun, json: bool) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::failed("loop devices need root's rights", "run it with sudo"));
     }
-    eprintln!("{} cases, about {}", cases.len(), human::seconds(run::planned_s(&cases) as u64));
+    say(format_args!("{} cases, about {}", cases.len(), human::seconds(run::planned_s(&cases) as u64)));
     let suites = run::suites(&cases);
     let missing = tools::missing(&suites);
     let mut agree = |question: &str| agreed(question, options.yes, "").is_ok();

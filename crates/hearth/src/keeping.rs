@@ -3,12 +3,14 @@
 
 use crate::commands::print;
 use crate::failure::Failure;
+use crate::logs::say;
+use crate::serve::export_directory;
 use control::lock::{DaemonLock, KEEPER_NAME};
 use control::places::Places;
-use control::real::{end_ublk_devices, volume_of_device};
+use control::real::{end_held_exports, volume_of_device};
 use control::state::State;
 use control::store;
-use keeper::{Keeper, ProcessOptions, SOCKET, holder};
+use keeper::{Keeper, Kept, ProcessOptions, SOCKET, holder};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -42,18 +44,15 @@ pub fn keep(socket: &Path, daemon_socket: Option<&Path>) -> Result<(), Failure> 
     raise_descriptor_limit();
     let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).map_err(|error| failed(error.into()))?;
     let state_directory = socket.parent().unwrap_or(Path::new("/"));
-    let mut over = |held: Vec<String>| {
-        // What hangs on descriptors has ended with them; ublk devices are the kernel's own. A daemon
-        // that has come at the last moment takes them over.
-        let ended = match DaemonLock::take(&state_directory.join("lock")) {
-            Ok(_lock) => end_ublk_devices(held.iter().map(String::as_str)),
-            // Its directory is gone, and nobody can come.
-            Err(_) if !state_directory.exists() => end_ublk_devices(held.iter().map(String::as_str)),
-            Err(_) => Vec::new(),
+    let exports = daemon_socket.map(export_directory);
+    let mut over = |held: Kept| {
+        // Without its directory no daemon can come.
+        let keep_out = || match DaemonLock::take(&state_directory.join("lock")) {
+            Err(_) if state_directory.exists() => None,
+            lock => Some(lock),
         };
-        for problem in ended.into_iter().filter_map(Result::err) {
-            eprintln!("hearth-keeper: {problem}");
-        }
+        let ended = end_held_exports(held, exports.as_deref().unwrap_or(Path::new("/")), keep_out);
+        ended.problems.iter().for_each(|problem| say(format_args!("hearth-keeper: {problem}")));
     };
     let mut last = || daemon_socket.is_some_and(|daemon_socket| begin_rescue(state_directory, daemon_socket));
     holder::hold(listener, socket, PATIENCE, &mut last, &mut over).map_err(failed)

@@ -1,10 +1,14 @@
-//! The log on standard error: for people, for systemd's journal, or for programs.
+//! The log on standard error: for people, for systemd's journal, or for programs. Nobody waits for who reads it ([`crate::outlet`]).
 
 use crate::config::settings::LogFormat;
+use crate::failure::Failure;
+use crate::outlet::{Outlet, To};
 use serde_json::{Map, Value};
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -13,13 +17,34 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, fmt};
 use tracing_subscriber::registry::LookupSpan;
 
-/// From now on everything that is logged goes to standard error. A filter that is none counts as "info".
-pub fn start(filter: &str, format: LogFormat) {
+/// How long the end of the process waits for a reader that takes nothing.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The daemon's way out; other commands write as they are.
+static OUTLET: OnceLock<Outlet> = OnceLock::new();
+
+/// From now on everything that is logged goes to standard error, past whoever logs it; so does what a thread says that panics. A filter that is
+/// none counts as "info".
+///
+/// # Errors
+/// If no thread can be started.
+pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
+    let started = Outlet::start(|lines| {
+        let lines = types::counted(lines, "line");
+        tracing::warn!("{lines} of this log were dropped: nobody took them in time");
+    })?;
+    let outlet = OUTLET.get_or_init(|| started).clone();
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        tracing::error!("a fault in hearth: thread '{}' {panic}", thread.name().unwrap_or("without a name"));
+        // The process may end by it.
+        finish();
+    }));
     let parsed = EnvFilter::try_new(filter);
     let good = parsed.is_ok();
     let filter_or_info = parsed.unwrap_or_else(|_| EnvFilter::new("info"));
     let journal = std::env::var("JOURNAL_STREAM").is_ok_and(|stream| is_standard_error(&stream));
-    let log = fmt().with_env_filter(filter_or_info).with_writer(std::io::stderr).with_ansi(false);
+    let log = fmt().with_env_filter(filter_or_info).with_writer(move || outlet.clone()).with_ansi(false);
     match format {
         LogFormat::Json => log.event_format(Json).init(),
         LogFormat::Journal => log.event_format(Journal).init(),
@@ -28,6 +53,34 @@ pub fn start(filter: &str, format: LogFormat) {
     }
     if !good {
         tracing::warn!("{filter:?} is not a filter for the log: \"info\" is used; write for instance \"info,control=debug\"");
+    }
+    Ok(())
+}
+
+/// A line on standard error. That nobody reads it is no failure.
+pub fn say(line: impl fmt::Display) {
+    put(To::Error, &format!("{line}\n"));
+}
+
+/// Text on standard output, of a daemon that goes on if nobody reads it.
+pub fn announce(text: &str) {
+    put(To::Output, text);
+}
+
+fn put(to: To, text: &str) {
+    use std::io::Write as _;
+    match (OUTLET.get(), to) {
+        (Some(outlet), _) => outlet.put(to, text.as_bytes()),
+        // Whom nobody reads has nobody to tell.
+        (None, To::Error) => drop(std::io::stderr().write_all(text.as_bytes())),
+        (None, To::Output) => drop(std::io::stdout().write_all(text.as_bytes())),
+    }
+}
+
+/// Waits until all that was logged is written, as long as somebody takes it.
+pub fn finish() {
+    if let Some(outlet) = OUTLET.get() {
+        outlet.flush(END_PATIENCE);
     }
 }
 

@@ -1,5 +1,8 @@
 //! The `hearth` binary: the daemon and the command line.
 
+// What prints by these fails where nobody reads: `commands::print` and `logs::say` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod attach;
 mod certificates;
 mod check;
@@ -21,6 +24,7 @@ mod keeping;
 mod logs;
 mod model;
 mod objects;
+mod outlet;
 mod progress;
 mod quantity;
 mod recipes;
@@ -32,6 +36,7 @@ mod serve;
 mod service;
 mod shares;
 mod show;
+mod signals;
 #[cfg(test)]
 mod snapshot;
 mod stats;
@@ -66,13 +71,15 @@ fn main() -> ExitCode {
         Some(cli) => run(&cli),
         None => Ok(()),
     });
-    match result {
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("hearth: {}", failure.message);
+            logs::say(format_args!("hearth: {}", failure.message));
             ExitCode::from(failure.status)
         }
-    }
+    };
+    logs::finish();
+    code
 }
 
 /// The command line. A negative number is the value of an option: what is wrong with it is said by who reads it.
@@ -109,7 +116,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     let places = config::client_places(cli.state.clone(), cli.socket.clone(), file);
     let session = || -> Result<Session, Failure> {
         let interrupt = Interrupt::install().map_err(|e| Failure::failed(format!("Ctrl-C cannot be watched ({e})"), ""))?;
-        Ok(Session { client: Client::new(&places.socket), json: cli.json, interrupt })
+        Ok(Session { client: Client::new(&places.socket).telling(|told| logs::say(told)), json: cli.json, interrupt })
     };
     match &cli.command {
         Command::Serve(options) => {
@@ -251,7 +258,7 @@ fn volume_action(command: &Volume) -> String {
         Volume::Set { name, .. } => ("change", name),
         Volume::Rename { name, .. } => ("rename", name),
         Volume::Start { name } => ("start", name),
-        Volume::Stop { name } => ("stop", name),
+        Volume::Stop { name, .. } => ("stop", name),
         Volume::DropCache { name } => ("drop the cache of", name),
         Volume::Grow { name } => ("grow", name),
         Volume::Destage { name } => ("destage", name),

@@ -2,7 +2,8 @@
 
 use crate::commands::print;
 use crate::failure::Failure;
-use crate::request;
+use crate::logs::say;
+use crate::{request, signals};
 use control::datapath::{DataPath, Withdrawal};
 use control::error::ControlError;
 use control::lock::DaemonLock;
@@ -11,7 +12,6 @@ use control::real::{Machine, MachineOptions};
 use control::state::{VolumePhase, VolumeRecord};
 use control::uuid::Uuid;
 use control::words::Export;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -69,7 +69,7 @@ fn cannot_move(path: &Path, error: &std::io::Error) -> ControlError {
 impl Drop for OwnDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("hearth: {} was not removed ({error})", self.path.display());
+            say(format_args!("hearth: {} was not removed ({error})", self.path.display()));
         }
     }
 }
@@ -85,9 +85,9 @@ fn clear_killed(parent: &Path) {
             continue;
         }
         let problems = control::real::clear_killed_export(&uuid, NAME, &path);
-        problems.iter().for_each(|problem| eprintln!("hearth: {problem}"));
+        problems.iter().for_each(|problem| say(format_args!("hearth: {problem}")));
         if let Err(error) = remove_known(&path) {
-            eprintln!("hearth: {} was not removed ({error})", path.display());
+            say(format_args!("hearth: {} was not removed ({error})", path.display()));
         }
     }
 }
@@ -134,7 +134,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         return Err(Failure::usage("a model is not served with TLS", "use loop, nbd or nbd:127.0.0.1:PORT"));
     }
     let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
+    let mut signals = Signals::new(signals::that_end()).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
     let parent = std::path::absolute(socket).ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_else(|| "/tmp".into());
     let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom"))?;
     clear_killed(&parent);
@@ -191,12 +191,16 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         print(&format!("{}\n", serde_json::json!({ "set": set, "size_bytes": record.size_bytes, "export": offer.place })))?;
     } else {
         print(&format!("{}\n", offer.place))?;
-        eprintln!("a model of {set} over {file}, without a cache; Ctrl-C ends it");
+        say(format_args!("a model of {set} over {file}, without a cache; Ctrl-C ends it"));
     }
     signals.forever().next();
     let ended = giving_up_what_hangs(&machine, || {
-        machine.unexport(&record, &export, Withdrawal::Forced)?;
-        machine.detach(&record, false)
+        let lost = machine.unexport(&record, &export, Withdrawal::Forced);
+        let detached = machine.detach(&record, false);
+        match lost? {
+            Some(lost) => Err(ControlError::DataPath(lost, String::new())),
+            None => detached,
+        }
     });
     machine.finish();
     Ok(ended?)
@@ -209,9 +213,9 @@ fn giving_up_what_hangs<T>(machine: &Machine, work: impl FnOnce() -> T) -> T {
         scope.spawn(move || {
             while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 for wait in machine.waiting_for().into_iter().filter(|wait| wait.silent >= SILENCE_MAX) {
-                    eprintln!("hearth: {} has not answered for {} s; hearth gives up on it", wait.device, wait.silent.as_secs());
+                    say(format_args!("hearth: {} has not answered for {} s; hearth gives up on it", wait.device, wait.silent.as_secs()));
                     if let Err(error) = machine.give_up(&wait.by) {
-                        eprintln!("hearth: giving up on it failed: {error}");
+                        say(format_args!("hearth: giving up on it failed: {error}"));
                     }
                 }
             }

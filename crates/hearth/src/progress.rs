@@ -1,6 +1,7 @@
 //! Following long work: a bar with rate and time left on a terminal, plain lines otherwise; Ctrl-C stops the work.
 
 use crate::failure::Failure;
+use crate::logs::say;
 use control::api::{JobState, JobView};
 use control::client::Client;
 use control::human;
@@ -47,12 +48,13 @@ impl Interrupt {
         self.at_once.store(false, Ordering::SeqCst);
     }
 
-    /// SIGTERM counts as Ctrl-C from now on: for what has much to put away.
+    /// SIGTERM and the end of the terminal count as Ctrl-C from now on: for what has much to put away.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn watch_termination(&self) -> std::io::Result<()> {
-        signal_hook::flag::register(signal_hook::consts::SIGTERM, self.pressed.clone()).map(drop)
+        let others = crate::signals::that_end().into_iter().filter(|signal| *signal != signal_hook::consts::SIGINT);
+        others.map(|signal| signal_hook::flag::register(signal, self.pressed.clone()).map(drop)).collect()
     }
 
     /// True once it was pressed.
@@ -77,7 +79,7 @@ pub fn begin<T>(interrupt: &Interrupt, send: impl FnOnce() -> T) -> T {
             let mut pressed_at = None;
             while answer.recv_timeout(ASK_FIRST) == Err(RecvTimeoutError::Timeout) {
                 if pressed.load(Ordering::SeqCst) && pressed_at.get_or_insert_with(Instant::now).elapsed() >= GRACE {
-                    eprintln!("hearth: interrupted before the daemon answered; `hearth job list` shows whether a job was started");
+                    say("hearth: interrupted before the daemon answered; `hearth job list` shows whether a job was started");
                     std::process::exit(i32::from(crate::failure::STATUS_INTERRUPTED));
                 }
             }
@@ -148,7 +150,7 @@ impl Shown {
             bar.set_message(text.to_string());
         } else if self.last_line.is_none_or(|at| at.elapsed() >= PLAIN_LINE) {
             self.last_line = Some(Instant::now());
-            eprintln!("{what}: {text}");
+            say(format_args!("{what}: {text}"));
         }
     }
 
@@ -228,9 +230,9 @@ pub fn patiently<T>(what: &str, call: impl FnOnce() -> T) -> T {
                 }
                 bar.finish_and_clear();
             } else {
-                eprintln!("{what} ...");
+                say(format_args!("{what} ..."));
                 while !disconnected(PLAIN_LINE) {
-                    eprintln!("{what} ... {}", human::seconds((began.elapsed() + QUIET).as_secs()));
+                    say(format_args!("{what} ... {}", human::seconds((began.elapsed() + QUIET).as_secs())));
                 }
             }
         });

@@ -8,6 +8,7 @@ use crate::certificates;
 use crate::commands::print;
 use crate::failure::Failure;
 use crate::keeping::keeper;
+use crate::logs::say;
 use crate::serve::{export_directory, stay_in_memory, tell_kernel_that_io_depends_on_us};
 use clap::Args;
 use control::lock::{DaemonLock, RESCUE_NAME};
@@ -15,7 +16,7 @@ use control::manager::Manager;
 use control::mapped::MappedDevices;
 use control::places::Places;
 use control::real::{EndedExports, KernelMapper, Machine, MachineOptions};
-use control::real::{end_kept_exports, end_shares_of, end_ublk_devices_of};
+use control::real::{clear_left_exports, end_kept_exports, end_shares_of, end_ublk_devices_of};
 use control::rescue::{Led, Patience, device_of, lead_past, note_stale, waiting};
 use control::state::VolumeRecord;
 use control::store::{self, FileStore};
@@ -92,6 +93,10 @@ fn end_exports(places: &Places) -> Result<EndedExports, Failure> {
     }
     // The kernel keeps these by itself: also those of a service, and of a keeper that was killed.
     ended.add_ublk(end_ublk_devices_of(state_directory)?);
+    // The same of devices that nobody holds any more.
+    let cleared = clear_left_exports(state_directory, &exports)?;
+    ended.remains.extend(cleared.gone.iter().map(|gone| format!("{}: cleared away, it led to nothing", gone.display())));
+    ended.remains.extend(cleared.problems);
     // Nothing that initiators wait for hangs any more.
     let shares = end_shares_of(state_directory, &exports)?;
     ended.remains.extend(shares.ended);
@@ -188,7 +193,7 @@ fn lead_attached_past(places: &Places, lock: &DaemonLock, end: &mut dyn FnMut())
     // What is not understood as a whole is set aside by who goes on with it.
     let served = state.check().and_then(|()| serve_until_past(places, lock));
     if let Err(problem) = served {
-        eprintln!("hearth: attached volumes cannot be served until their devices go on without hearth: {problem}");
+        say(format_args!("hearth: attached volumes cannot be served until their devices go on without hearth: {problem}"));
     }
     // As it is now, with what that process has saved.
     let state = store::look(&places.state_directory);
@@ -209,7 +214,7 @@ fn lead_attached_past(places: &Places, lock: &DaemonLock, end: &mut dyn FnMut())
     // Where it cannot be noted, the next daemon sees where the device leads.
     let noted = state.and_then(|state| note_stale(&mut FileStore::open(&places.state_directory)?, &state, &remaining));
     if let Err(error) = noted {
-        eprintln!("hearth: {error}");
+        say(format_args!("hearth: {error}"));
     }
     for Led { volume, result } in lead_past(&mapped, remaining, end, PATIENCE) {
         match result {

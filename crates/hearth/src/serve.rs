@@ -1,4 +1,4 @@
-//! The daemon: one process in the foreground, ended by SIGTERM or Ctrl-C.
+//! The daemon: one process in the foreground, ended by SIGTERM or Ctrl-C, and by nothing that becomes of its terminal or its log.
 //!
 //! Order of a start: lock, socket, data path, everything back, "ready". Order of a stop: the manager stops everything
 //! cleanly, or gives up what does not answer, while the API still answers (it refuses changes), then the socket goes, then the lock. Nothing
@@ -6,29 +6,30 @@
 //! as after a crash.
 
 use crate::certificates;
-use crate::commands::print;
 use crate::config::Config;
 use crate::config::settings::{self, Flags, ServeSettings};
 use crate::failure::Failure;
 use crate::keeping::keeper;
-use crate::logs;
+use crate::logs::{self, say};
 use crate::sampling::Sampling;
 use crate::service::{Life, Service};
 use crate::watching;
 use control::datapath::Notice;
+use control::error::ControlError;
 use control::human;
 use control::lock::DaemonLock;
+use control::manager::start::Started;
 use control::manager::{Manager, past};
 use control::places::Surroundings;
 use control::privacy;
 use control::real::{Machine, MachineOptions};
 use control::store::FileStore;
 use rest::{Server, ServerOptions, TcpOptions};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use types::counted;
@@ -46,7 +47,7 @@ pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
     let config = Config::load(config_file)?;
     let log_variable = std::env::var(settings::LOG_VARIABLE).ok().filter(|filter| !filter.is_empty());
     let settings = settings::settle(flags, &config, &Surroundings::of_process(), log_variable);
-    logs::start(&settings.log_filter, settings.log_format);
+    logs::start(&settings.log_filter, settings.log_format)?;
     if let Some(path) = &config.path {
         tracing::info!("configured by {}", path.display());
     }
@@ -55,7 +56,8 @@ pub fn serve(flags: &Flags, config_file: Option<&Path>) -> Result<(), Failure> {
 
 fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> Result<(), Failure> {
     let places = &settings.places;
-    let stop = signals()?;
+    let (told_in, told) = channel();
+    signals(told_in.clone())?;
     // What is made from here on is for the owner alone, unless it is given another mode by name: history, locks, whatever libraries make.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let store = FileStore::open(&places.state_directory)?;
@@ -98,19 +100,20 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
     watch_notices(&manager, notices, notices_live)?;
     let sampling = Sampling::start(&manager, sampler_lives)?;
 
-    let started = manager.start()?;
-    watching::start(&manager)?;
-    let took = human::nanoseconds(began.elapsed().as_nanos() as u64);
-    let troubled = match started.troubled {
-        0 => String::new(),
-        n => format!(", {n} in trouble (see `hearth pool list` and `hearth volume list`)"),
+    let starting = manager.clone();
+    spawn("starts", move || {
+        // Nobody listens any more when a signal has come meanwhile.
+        drop(told_in.send(Told::Started(starting.start())));
+    })?;
+    let signal = match told.recv() {
+        Ok(Told::Started(started)) => {
+            run_on(&manager, &service, &started?, began)?;
+            told.recv().ok()
+        }
+        signal => signal.ok(),
     };
-    let (pools, volumes) = (counted(started.pools as u64, "pool"), counted(started.volumes as u64, "volume"));
-    service.ready(&format!("{pools}, {volumes}{troubled}"));
-    print(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"))?;
-
-    // An error means that the thread of the signals is gone: stop as well.
-    let signal = stop.recv().unwrap_or(SIGTERM);
+    // Without one the thread of the signals is gone: stop as well.
+    let signal = if let Some(Told::Signal(signal)) = signal { signal } else { SIGTERM };
     tracing::info!("stopping ({})", if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" });
     service.stopping();
     if crate::service::is_restarted() {
@@ -129,23 +132,48 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
     Ok(())
 }
 
-/// The first signal comes out of the receiver, the second ends the process.
-fn signals() -> Result<Receiver<i32>, Failure> {
+/// What the main thread waits for.
+enum Told {
+    /// Everything is brought back, as far as it can be now.
+    Started(Result<Started, ControlError>),
+    /// To end.
+    Signal(i32),
+}
+
+/// Everything is brought back.
+fn run_on(manager: &Manager, service: &Service, started: &Started, began: Instant) -> Result<(), Failure> {
+    watching::start(manager)?;
+    let took = human::nanoseconds(began.elapsed().as_nanos() as u64);
+    let troubled = match started.troubled {
+        0 => String::new(),
+        n => format!(", {n} in trouble (see `hearth pool list` and `hearth volume list`)"),
+    };
+    let (pools, volumes) = (counted(started.pools as u64, "pool"), counted(started.volumes as u64, "volume"));
+    service.ready(&format!("{pools}, {volumes}{troubled}"));
+    logs::announce(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"));
+    Ok(())
+}
+
+/// The first signal that ends the daemon is told, the second ends the process. SIGHUP does neither: who logs out, or closes the
+/// terminal, has volumes that others use.
+fn signals(told: Sender<Told>) -> Result<(), Failure> {
     let failed = |e| Failure::failed(format!("signals cannot be watched ({e})"), "");
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
-    let (first, stop) = channel();
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     spawn("signals", move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
-                eprintln!("hearth: second signal: exiting at once; the next start recovers as after a crash");
+        let mut ends = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                tracing::info!("SIGHUP: the daemon goes on; SIGTERM stops it");
+            } else if std::mem::replace(&mut ends, true) {
+                say("hearth: second signal: exiting at once; the next start recovers as after a crash");
+                logs::finish();
                 signal_hook::low_level::exit(128 + signal);
-            }
-            if first.send(signal).is_err() {
+            } else if told.send(Told::Signal(signal)).is_err() {
                 return;
             }
         }
-    })?;
-    Ok(stop)
+    })
+    .map(drop)
 }
 
 /// A thread with a name.

@@ -7,7 +7,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Child, Stdio};
 use support::nbd::Client;
 use support::{Daemon, Place};
@@ -53,6 +53,17 @@ impl Model {
 
     fn answers(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// Its device fails each request from then on.
+    fn dies(&self) {
+        #[repr(align(4096))]
+        struct Page([u8; 4096]);
+        self.signal(Signal::KILL);
+        let mut page = Page([0; 4096]);
+        let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let open = || std::fs::File::options().read(true).custom_flags(direct).open(&self.device);
+        while open().and_then(|device| device.read_at(&mut page.0, 0)).is_ok() {}
     }
 }
 
@@ -154,8 +165,8 @@ fn backing_devices_that_hang_are_given_up_alone_whatever_waits_for_them() {
     volumes.iter().for_each(|(volume, seed)| write(&place, volume, *seed));
     // Long enough for an idle device to be destaged to.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    // One removal and one change of mode wait, each for its device.
-    let mut waiting = [ask(&place, &["volume", "remove", "u"]), ask(&place, &["volume", "set", "v", "--mode", "write-through"])];
+    // A destage and a change of mode wait, each for its device.
+    let mut waiting = [ask(&place, &["volume", "destage", "u"]), ask(&place, &["volume", "set", "v", "--mode", "write-through"])];
     wait_for_jobs(&place, 2);
     let log = stop_while_hung(daemon, &[&first, &second]);
     waiting.iter_mut().for_each(|command| drop(command.wait()));
@@ -253,5 +264,118 @@ fn a_device_is_not_free_while_writes_of_a_killed_daemon_are_under_way() {
     assert!(runs, "{}", daemon.log());
     let read = self::client(&place, "v").read(0, DATA_BYTES);
     assert!(read == data(1) || read == data(2), "the write took place, or it did not");
+    daemon.stop();
+}
+
+/// Where a volume is a loop device.
+fn device_of(place: &Place, volume: &str) -> String {
+    place.json(&["volume", "show", volume])["exports"]["loop"].as_str().expect("it is offered").to_string()
+}
+
+fn add_as_device(place: &Place, volume: &str, mode: &str, model: &Model) {
+    let options = ["--mode", mode, "--export", "loop", "--write-cache-depth", "24h"];
+    place.must(&[&["volume", "add", volume, "--pool", "p", "--backing", &model.device][..], &options].concat());
+}
+
+/// Past no page cache, and flushed only if it is said.
+fn write_to_device(place: &Place, volume: &str, flushed: bool) {
+    let mut file = std::fs::File::options().write(true).open(device_of(place, volume)).expect("it is there");
+    std::io::Write::write_all(&mut file, &data(9)).expect("the page cache takes it");
+    if flushed {
+        file.sync_all().expect("the SSD takes it");
+    }
+}
+
+#[test]
+fn disks_that_died_or_hang_are_managed_without_a_restart() {
+    if !machine_can() {
+        return;
+    }
+    let place = Place::new();
+    let [first, second, third] = ["first", "second", "third"].map(|name| Model::start(&place, name));
+    let daemon = daemon(&place);
+    pool(&place, "p", "ssd-p.img");
+    let names = ["dead-through", "dead-back", "hung-back"].map(|name| format!("{name}-{}", std::process::id()));
+    let [through, back, hung] = names.each_ref().map(String::as_str);
+    add_as_device(&place, through, "write-through", &first);
+    add_as_device(&place, back, "write-back", &second);
+    add_as_device(&place, hung, "write-back", &third);
+    // First: what is written stays dirty then.
+    second.hangs();
+    third.hangs();
+    write_to_device(&place, back, true);
+    write_to_device(&place, hung, true);
+    first.dies();
+    second.dies();
+    write_to_device(&place, through, false);
+    let told = place.must(&["volume", "stop", through]);
+    assert!(told.contains("may lack what was written last") && !told.contains("complete and free"), "{told}");
+    place.must(&["volume", "remove", through]);
+    place.must_fail(&["volume", "remove", back], 1, "dirty data");
+    place.must(&["volume", "remove", back, "--drop-dirty"]);
+    place.must_fail(&["volume", "stop", hung], 1, &format!("hearth volume stop {hung} --give-up"));
+    assert_eq!(place.json(&["volume", "show", hung])["health"], "running", "it goes on when its device answers");
+    let told = place.must(&["volume", "stop", hung, "--give-up"]);
+    assert!(told.contains("of dirty data stay on the SSD"), "{told}");
+    third.answers();
+    place.must(&["volume", "start", hung]);
+    place.must(&["volume", "destage", hung]);
+    place.must(&["volume", "remove", hung]);
+    place.must(&["pool", "destroy", "p"]);
+    daemon.stop();
+    drop((first, second, third));
+    // The next of each name clears away what the dead left.
+    ["first", "second"].iter().for_each(|name| drop(Model::start(&place, name)));
+}
+
+/// A start names what it waits for, and serves everything else meanwhile.
+#[test]
+fn a_start_waits_for_no_device_that_does_not_answer() {
+    if !machine_can() {
+        return;
+    }
+    let place = Place::new();
+    let (disk, ssd) = (Model::start(&place, "disk"), Model::start(&place, "ssd"));
+    let daemon = daemon(&place);
+    pool(&place, "p", "ssd-p.img");
+    pool(&place, "q", &ssd.device);
+    volume(&place, "u", "p", &disk.device);
+    volume(&place, "w", "p", &place.file("w.img", MODEL_BYTES));
+    volume(&place, "x", "q", &place.file("x.img", MODEL_BYTES));
+    write(&place, "x", 4);
+    daemon.stop();
+    disk.hangs();
+    ssd.hangs();
+    let daemon = self::daemon(&place);
+    let health = |what: &str, name: &str| place.json(&[what, "show", name])["health"].as_str().map(String::from).unwrap_or_default();
+    assert_eq!(health("volume", "w"), "running", "{}", daemon.log());
+    place.must(&["volume", "set", "w", "--mode", "write-through"]);
+    let log = daemon.log();
+    for part in [format!("its backing device {} does not answer", disk.device), format!("its SSD {} does not answer", ssd.device)] {
+        assert!(log.contains(&part), "{part:?} is not in {log}");
+    }
+    assert_ne!(health("pool", "q"), "running");
+    disk.answers();
+    ssd.answers();
+    for (what, name) in [("volume", "u"), ("pool", "q"), ("volume", "x")] {
+        let runs = (0..1200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            health(what, name) == "running"
+        });
+        assert!(runs, "{what} {name}: {}", daemon.log());
+    }
+    assert!(client(&place, "x").read(0, DATA_BYTES) == data(4));
+    daemon.stop();
+}
+
+/// Who asks a daemon that was stopped by a signal is told so.
+#[test]
+fn a_command_does_not_wait_in_silence_for_a_daemon_that_is_stopped() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    daemon.signal(Signal::STOP);
+    place.must_fail(&["volume", "list"], 1, &format!("kill -CONT {}", daemon.child.id()));
+    daemon.signal(Signal::CONT);
+    place.must(&["volume", "list"]);
     daemon.stop();
 }

@@ -25,8 +25,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// nobody was connected for `patience`, or nobody can connect any more, since the name is gone.
 /// A set that has a limit of its own ([`crate::Keeper::limit`]) is let go when nobody was connected for so
 /// long. `last` is called once when `patience` is over: if it has begun something that will connect,
-/// as a daemon does, there is that time once more. `over` gets the names of what is let go for want of a daemon; the descriptors are closed by
-/// then.
+/// as a daemon does, there is that time once more. `over` gets what is let go for want of a daemon: nobody else can have it any more, and what
+/// hangs on the descriptors ends when they are closed.
 ///
 /// # Errors
 /// The system's.
@@ -35,7 +35,7 @@ pub fn hold(
     path: &Path,
     patience: Duration,
     last: &mut dyn FnMut() -> bool,
-    over: &mut dyn FnMut(Vec<String>),
+    over: &mut dyn FnMut(Kept),
 ) -> io::Result<()> {
     let mut kept = Kept::new();
     let (own_name, mut is_last) = (name_of(path), false);
@@ -56,8 +56,12 @@ pub fn hold(
                 alone_since = Instant::now();
                 continue;
             }
-            let ended = if all { kept.keys().cloned().collect() } else { beyond_their_limit(&kept, alone_since.elapsed()) };
-            ended.iter().for_each(|name| drop((kept.remove(name), kept.remove(&limit_name(name)))));
+            let names = if all { kept.keys().cloned().collect() } else { beyond_their_limit(&kept, alone_since.elapsed()) };
+            let mut ended = Kept::new();
+            for name in names {
+                drop(kept.remove(&limit_name(&name)));
+                ended.extend(kept.remove(&name).map(|set| (name, set)));
+            }
             if !ended.is_empty() {
                 over(ended);
             }
@@ -163,7 +167,7 @@ mod tests {
         let path = path.to_owned();
         std::thread::spawn(move || {
             let mut ended = Vec::new();
-            hold(listener, &path, patience, &mut last, &mut |names| ended.extend(names)).map(|()| ended)
+            hold(listener, &path, patience, &mut last, &mut |kept| ended.extend(kept.into_keys())).map(|()| ended)
         })
     }
 

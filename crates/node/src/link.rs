@@ -43,6 +43,11 @@ impl Link {
         Ok(Link { path, identity: Some(identity) })
     }
 
+    /// Whether it is where it was made, and nobody has put anything else there.
+    pub fn is_in_place(&self) -> bool {
+        identity_of(&self.path).ok() == self.identity
+    }
+
     /// Leaves the link where it is.
     pub fn leave(mut self) {
         self.identity = None;
@@ -51,6 +56,49 @@ impl Link {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// How a device's stable name is.
+pub enum Name {
+    /// It is to have none.
+    Off,
+    /// It is there.
+    There(PathBuf),
+    /// It is to be made: somebody has removed it, or something is in its place.
+    Missing(Wanted),
+}
+
+impl Name {
+    /// Of a device that has this link, and wants that one.
+    pub fn of(link: Option<&Link>, wanted: Option<Wanted>) -> Name {
+        match (link.filter(|link| link.is_in_place()), wanted) {
+            (_, None) => Name::Off,
+            (Some(link), _) => Name::There(link.path.clone()),
+            (None, Some(wanted)) => Name::Missing(wanted),
+        }
+    }
+}
+
+/// A stable name to be made. Looking at what is in its place may take a while, so its export is not needed for it.
+pub struct Wanted {
+    /// See [`Link::new`].
+    pub directory: PathBuf,
+    /// The same.
+    pub name: String,
+    /// The same.
+    pub target: PathBuf,
+    /// The same.
+    pub is_anothers: Box<dyn Fn(&Path) -> bool + Send>,
+}
+
+impl Wanted {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// A sentence for the administrator.
+    pub fn make(&self) -> Result<Link, String> {
+        Link::new(&self.directory, &self.name, &self.target, &self.is_anothers)
     }
 }
 
@@ -87,16 +135,17 @@ fn target_of_ours(path: &Path) -> Option<PathBuf> {
 
 /// Removes a stable name that leads to no device that a hearth daemon serves: a killed one may have
 /// left it, and whoever gets the device's number next must not be found under it. What is no link to
-/// a device of such a kind stays. Mounts of the dead are cleared before.
+/// a device of such a kind stays. Mounts of the dead are cleared before. Gives whether there was one.
 ///
 /// # Errors
 /// A sentence for the administrator.
-pub fn forget_stale_name(directory: &Path, name: &str, is_served: impl Fn(&Path) -> bool) -> Result<(), String> {
+pub fn forget_stale_name(directory: &Path, name: &str, is_served: impl Fn(&Path) -> bool) -> Result<bool, String> {
     let path = directory.join(name);
     if target_of_ours(&path).is_none_or(|device| is_served(&device)) {
-        return Ok(());
+        return Ok(false);
     }
-    std::fs::remove_file(&path).map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
+    let removed = std::fs::remove_file(&path).map(|()| true);
+    removed.map_err(|error| format!("{} is stale and cannot be removed: {error}", path.display()))
 }
 
 /// Whether a device of a kind that we make is there, for who cannot ask it whose it is.

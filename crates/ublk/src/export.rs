@@ -9,7 +9,7 @@ use crate::support::{self, Probe};
 use crate::switch::Switch;
 use crate::table::Table;
 use crate::uapi::{ANY_DEVICE, DeviceInfo, Parameters, flag};
-use node::link::{Link, is_there};
+use node::link::{Link, Name, Wanted, is_there};
 use node::patience::{wait_until, within, within_or_never};
 use node::users::users_of;
 use node::writeback::{Opens, write_back};
@@ -65,6 +65,10 @@ pub struct UblkExport {
     switch: Arc<Switch>,
     endpoints: EndpointGroup,
     link: Option<Link>,
+    /// Directory and name of the link.
+    wanted: Option<(PathBuf, String)>,
+    /// Why there is no stable name.
+    nameless: Option<String>,
     warnings: Vec<String>,
     was_taken_over: bool,
     /// It was to go, whoever uses it.
@@ -104,8 +108,13 @@ impl UblkExport {
             None => UblkExport::make(runtime, volume, options)?,
         };
         made.warnings.extend(warnings);
-        let problem = made.make_link(name, options).err();
-        made.warnings.extend(problem);
+        made.wanted = options.link_directory.clone().map(|directory| (directory, name.to_owned()));
+        if let Some(wanted) = made.wanted_name() {
+            match wanted.make() {
+                Ok(link) => made.link = Some(link),
+                Err(problem) => made.nameless = Some(problem),
+            }
+        }
         Ok(made)
     }
 
@@ -186,6 +195,8 @@ impl UblkExport {
             switch,
             endpoints,
             link: None,
+            wanted: None,
+            nameless: None,
             warnings: Vec::new(),
             was_taken_over,
             is_ending: false,
@@ -193,12 +204,26 @@ impl UblkExport {
         }
     }
 
-    fn make_link(&mut self, name: &str, options: &UblkOptions) -> Result<(), String> {
-        let Some(directory) = &options.link_directory else { return Ok(()) };
+    fn wanted_name(&self) -> Option<Wanted> {
+        let (directory, name) = self.wanted.clone()?;
         let own = self.path.clone();
-        let link = Link::new(directory, name, &self.path, |device| device != own && is_served_device(device))?;
+        let is_anothers = Box::new(move |device: &Path| device != own && is_served_device(device));
+        Some(Wanted { directory, name, target: self.path.clone(), is_anothers })
+    }
+
+    /// How the stable name is now; what was made of it anew goes to [`UblkExport::set_link`].
+    pub fn stable_name(&self) -> Name {
+        Name::of(self.link.as_ref(), self.wanted_name())
+    }
+
+    /// The stable name was made anew.
+    pub fn set_link(&mut self, link: Link) {
         self.link = Some(link);
-        Ok(())
+    }
+
+    /// Why there was no stable name when the export was made.
+    pub fn nameless(&self) -> Option<&str> {
+        self.nameless.as_deref()
     }
 
     /// `/dev/ublkbN`.
@@ -231,33 +256,37 @@ impl UblkExport {
         UblkHandle { number: self.number, path: self.path.clone(), patience: self.patience }
     }
 
-    /// Writes back what the page cache holds for the device, then takes it away. Must not be called
-    /// on a reactor's thread.
+    /// Writes back what the page cache holds for the device, then takes it away. Gives what could not
+    /// be written back: the kernel has dropped it by then. Must not be called on a reactor's thread.
     ///
     /// # Errors
     /// [`UblkError::InUse`], and nothing has changed. After any other error, call it again.
-    pub fn stop(&mut self, runtime: &Runtime) -> Result<(), UblkError> {
+    pub fn stop(&mut self, runtime: &Runtime) -> Result<Option<UblkError>, UblkError> {
         let in_use = |by| Err(UblkError::InUse { device: self.path.clone(), by });
         if let Some(by) = self.users() {
             return in_use(by);
         }
         let (path, number, mark, patience) = (self.path.clone(), self.number, self.mark, self.patience);
         let late = move || UblkError::TimedOut { step: "stopping a ublk device", seconds: patience.as_secs() };
-        let go = move |may_stop: &dyn Fn() -> bool| -> io::Result<Result<(), UblkError>> {
+        let go = move |may_stop: &dyn Fn() -> bool| -> io::Result<Result<Option<io::Error>, UblkError>> {
             // Held until the device has gone, so that nobody mounts it meanwhile.
             let claim = OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(&path)?;
-            claim.sync_all()?;
+            // An error may be of long ago; then the second try flushes the rest.
+            let unflushed = claim.sync_all().err().inspect(|_| drop(claim.sync_all()));
             // After a timeout the device stays, however late the I/O ends that was waited for.
-            Ok(if may_stop() { Control::open().and_then(|mut control| control.stop(number, mark)) } else { Err(late()) })
+            let stop = || Control::open().and_then(|mut control| control.stop(number, mark));
+            Ok(if may_stop() { stop().map(|()| unflushed) } else { Err(late()) })
         };
-        match within_or_never(patience, "ublk-stop", go) {
+        let unflushed = match within_or_never(patience, "ublk-stop", go) {
             Some(Ok(stopped)) => stopped?,
             Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => return in_use("mounted just now".to_owned()),
-            Some(Err(error)) if is_gone(&error) => {}
-            Some(Err(error)) => return Err(UblkError::system(format!("flush {}", self.path.display()))(error)),
+            Some(Err(error)) if is_gone(&error) => None,
+            Some(Err(error)) => return Err(UblkError::system(format!("open {}", self.path.display()))(error)),
             None => return Err(late()),
-        }
-        self.remove(runtime)
+        };
+        self.remove(runtime)?;
+        let lost = |error: io::Error| UblkError::NotWrittenBack { device: self.path.clone(), problems: error.to_string() };
+        Ok(unflushed.filter(|error| !is_gone(error)).map(lost))
     }
 
     /// Whether somebody else has taken the device away, so that its number may be another's.

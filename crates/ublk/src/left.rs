@@ -74,11 +74,11 @@ pub fn end_left(left: &Left, patience: Duration) -> Result<(), UblkError> {
     end(left.number, left.mark, patience)
 }
 
-/// Removes the stable name of a volume if it leads to a device that nobody serves.
+/// Removes the stable name of a volume if it leads to a device that nobody serves. Gives whether it did.
 ///
 /// # Errors
 /// A sentence for the administrator.
-pub fn forget_name(directory: &Path, name: &str) -> Result<(), String> {
+pub fn forget_name(directory: &Path, name: &str) -> Result<bool, String> {
     node::link::forget_stale_name(directory, name, is_served_device)
 }
 

@@ -127,6 +127,8 @@ pub enum Action {
     VolumeStop {
         /// Its name.
         name: String,
+        /// Also if its backing device does not answer: what waits for that fails.
+        give_up: bool,
     },
     /// Drops what is cached clean of a volume.
     VolumeDropCache {

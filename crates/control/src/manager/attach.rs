@@ -472,9 +472,9 @@ impl Manager {
         Ok(())
     }
 
-    /// Detaches what a daemon before was detaching.
-    pub(super) fn finish_detachments(&self) {
-        for volume in self.attached_records(|attachment| attachment.leaving) {
+    /// Detaches what a daemon before was detaching of a pool.
+    pub(super) fn finish_detachments(&self, pool: &str) {
+        for volume in self.attached_records(|attachment| attachment.leaving).into_iter().filter(|volume| volume.pool == pool) {
             if let Err(error) = self.detach_live(&volume.name) {
                 self.events().note(Severity::Warning, &volume.name, format!("it could not be detached: {error}"));
             }

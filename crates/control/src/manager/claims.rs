@@ -75,6 +75,16 @@ impl Drop for Claim {
     }
 }
 
+impl Claim {
+    /// Takes names out of this claim, into one that is given back by itself.
+    pub(super) fn split(&mut self, names: &[(Named, &str)]) -> Claim {
+        let wanted = |(word, key): &Key| names.iter().any(|(named, name)| named.word() == *word && name == key);
+        let (taken, left) = std::mem::take(&mut self.keys).into_iter().partition(wanted);
+        self.keys = left;
+        Claim { manager: self.manager.clone(), keys: taken }
+    }
+}
+
 /// A pool and all that it has, as they are behind the claim.
 pub(super) struct WholePool {
     pub(super) claim: Claim,

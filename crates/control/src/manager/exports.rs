@@ -39,19 +39,23 @@ impl Manager {
         if volume.attachment.is_some() && !has_device { made } else { Ok(()) }
     }
 
-    /// Takes all exports back.
+    /// Takes all exports back. Gives what is lost by that, since the volume did not take it.
     ///
     /// # Errors
     /// If one is in use: then those that went already are offered again, under new places where need be.
-    pub(super) fn unexport_all(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+    pub(super) fn unexport_all(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         self.check_unused(volume)?;
+        let mut lost = None;
         for export in self.offered(volume) {
-            if let Err(error) = self.withdraw_one(volume, export, Withdrawal::IfUnused) {
-                self.offer_again(volume);
-                return Err(error);
+            match self.withdraw_one(volume, export, Withdrawal::IfUnused) {
+                Ok(told) => lost = lost.or(told),
+                Err(error) => {
+                    self.offer_again(volume);
+                    return Err(error);
+                }
             }
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Takes these exports back, as far as they are offered.
@@ -60,7 +64,7 @@ impl Manager {
     /// Those before it are gone.
     pub(super) fn withdraw_some(&self, volume: &VolumeRecord, exports: &[Export], how: Withdrawal) -> Result<(), ControlError> {
         let offered = self.offered(volume).into_iter().filter(|export| exports.contains(export));
-        offered.collect::<Vec<_>>().into_iter().try_for_each(|export| self.withdraw_one(volume, export, how))
+        offered.collect::<Vec<_>>().into_iter().try_for_each(|export| self.withdraw_one(volume, export, how).map(drop))
     }
 
     /// Takes all exports away, used or not: the volume is made anew, or the daemon ends and leaves
@@ -117,6 +121,11 @@ impl Manager {
         made.into_iter().collect()
     }
 
+    /// Whether the volume's block device lacks its stable name.
+    pub(super) fn is_nameless(&self, name: &str) -> bool {
+        self.memory().volumes.get(name).is_some_and(|live| live.nameless.is_some())
+    }
+
     /// The exports that could not be made, and why.
     pub(super) fn lacking(&self, name: &str) -> BTreeMap<Export, Trouble> {
         self.memory().volumes.get(name).map(|live| live.lacking.clone()).unwrap_or_default()
@@ -155,7 +164,7 @@ impl Manager {
         self.offered(volume).iter().filter(|export| !can_wait(export)).try_for_each(|export| self.check_one_unused(volume, *export))?;
         self.offered(volume).iter().try_for_each(|export| {
             let how = if can_wait(export) { Withdrawal::PoolRestarts } else { Withdrawal::IfUnused };
-            self.withdraw_one(volume, *export, how)
+            self.withdraw_one(volume, *export, how).map(drop)
         })
     }
 
@@ -229,6 +238,42 @@ impl Manager {
         }
     }
 
+    /// Looks whether the stable name of a volume's block device is there, and has it made again where it can be. Who finds it by that must find
+    /// nothing else.
+    pub(super) fn look_at_name(&self, name: &str) {
+        // What is being made or withdrawn is its own affair.
+        let Ok(_claim) = self.claim(&[(Named::Volume, name)], "a look at its stable name") else { return };
+        if let Some(found) = self.data().stable_name(name) {
+            self.note_name(name, found);
+        }
+    }
+
+    /// The stable name is there, or not for that reason. Told if it is news.
+    fn note_name(&self, name: &str, found: Result<String, String>) {
+        let (path, nameless) = match found {
+            Ok(path) => (Some(path), None),
+            Err(sentence) => {
+                let (problem, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, ""));
+                let problem = format!("its block device has no stable name: {problem}");
+                let remedy = format!("{remedy}; the name comes by itself when its place is free");
+                (None, Some(Trouble { problem, remedy }))
+            }
+        };
+        let mut is_news = false;
+        self.set_live_volume(name, |live| {
+            is_news = live.nameless != nameless;
+            (live.stable_path, live.nameless) = (path.clone(), nameless.clone());
+        });
+        match (nameless, path) {
+            _ if !is_news => {}
+            (Some(Trouble { problem, remedy }), _) => self.events().note(Severity::Warning, name, format!("{problem}; {remedy}")),
+            (None, path) => {
+                let path = path.unwrap_or_default();
+                self.events().note(Severity::Info, name, format!("its block device has its stable name: {path}"));
+            }
+        }
+    }
+
     /// Whether the block device stays for those who have it open.
     fn stays(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> bool {
         match how {
@@ -264,25 +309,32 @@ impl Manager {
             live.export_notes.extend(offer.note.map(|note| (export, note)));
             live.stable_path = offer.stable_path.or(live.stable_path.take());
         });
+        if let Some(problem) = offer.nameless {
+            self.note_name(&volume.name, Err(problem));
+        }
         if export.is_device() {
             self.offer_shares(&volume.name, &offer.place);
         }
         Ok(offer.place)
     }
 
-    fn withdraw_one(&self, volume: &VolumeRecord, export: Export, how: Withdrawal) -> Result<(), ControlError> {
+    /// What is lost by it is told, too.
+    fn withdraw_one(&self, volume: &VolumeRecord, export: Export, how: Withdrawal) -> Result<Option<String>, ControlError> {
         if export.is_device() && !self.stays(volume, &export, how) {
             self.withdraw_shares(volume);
         }
-        self.data().unexport(volume, &export, how)?;
+        let lost = self.data().unexport(volume, &export, how)?;
+        if let Some(lost) = &lost {
+            self.events().note(Severity::Warning, &volume.name, format!("what lay in memory above the volume is lost: {lost}"));
+        }
         self.set_live_volume(&volume.name, |live| {
             live.exports.remove(&export);
             live.on_restart.remove(&export);
             live.export_notes.remove(&export);
             if export.is_device() {
-                live.stable_path = None;
+                (live.stable_path, live.nameless) = (None, None);
             }
         });
-        Ok(())
+        Ok(lost)
     }
 }

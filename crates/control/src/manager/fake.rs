@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use targets::{Look, Offered, Protocol};
 use types::{Content, Mode};
 
@@ -79,6 +79,10 @@ pub struct Inside {
     pub lost: std::collections::BTreeSet<String>,
     /// A detach from a device that hangs is given up with an error.
     pub impatient: bool,
+    /// Devices that do not answer who looks at them.
+    pub silent_devices: BTreeSet<String>,
+    /// Backing devices that fail each flush.
+    pub broken: BTreeSet<String>,
     /// What hangs goes on hanging when it is given up.
     pub dead_for_good: bool,
     /// A check becomes slow before this part.
@@ -164,6 +168,12 @@ impl World {
         let attached = inside.attached.get(volume)?;
         let cached = attached.ssd.as_ref().and_then(|ssd| inside.devices[ssd].log.get(&attached.id));
         Some(cached.map_or(inside.devices[&attached.backing].version, |(version, _)| *version))
+    }
+}
+
+impl Inside {
+    fn cannot_flush(&self, volume: &VolumeRecord) -> Option<String> {
+        self.broken.contains(&volume.backing).then(|| format!("{} cannot flush", volume.backing))
     }
 }
 
@@ -333,6 +343,10 @@ impl DataPath for World {
         others.into_iter().filter_map(|path| inside.facts(&path).ok().map(|facts| (path, facts))).collect()
     }
 
+    fn is_silent(&self, spec: &str, _patience: Duration) -> bool {
+        self.inside().silent_devices.contains(spec)
+    }
+
     fn device_mark(&self, _spec: &str) -> u64 {
         let inside = self.inside();
         let mut mark = DefaultHasher::new();
@@ -340,11 +354,11 @@ impl DataPath for World {
         mark.finish()
     }
 
-    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         inside.attached.remove(&volume.name);
-        Ok(())
+        Ok(inside.cannot_flush(volume))
     }
 
     fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -555,14 +569,18 @@ impl DataPath for World {
         Ok(Offer { place: place(volume, export), ..Offer::default() })
     }
 
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<Option<String>, ControlError> {
+        let backing = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
         let mut inside = self.inside();
+        if how == Withdrawal::IfUnused && export.is_device() && inside.impatient && inside.hanging.contains_key(&backing) {
+            return Err(ControlError::DataPath("detaching the loop device took too long".into(), String::new()));
+        }
         assert!(how != Withdrawal::DaemonEnds || inside.ending, "only a daemon that ends leaves anything to the next one");
         inside.step(&volume.name)?;
         let alone = !export.is_device() || inside.sharing.is_alone(&volume.name);
         assert!(alone || how == Withdrawal::PoolRestarts || inside.outlives, "shares go before the block device");
         inside.withdrawn(volume, export, how == Withdrawal::PoolRestarts);
-        Ok(())
+        Ok(inside.cannot_flush(volume).filter(|_| export.is_device()))
     }
 
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
@@ -606,7 +624,7 @@ impl DataPath for World {
         self.inside().hanging.iter().map(wait).collect()
     }
 
-    fn answers(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+    fn answers(&self, volume: &VolumeRecord, _patience: Duration) -> Result<(), ControlError> {
         let backing = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
         let hangs = self.inside().hanging.contains_key(&backing);
         if hangs { Err(ControlError::DataPath("it has not answered".into(), "check the device".into())) } else { Ok(()) }

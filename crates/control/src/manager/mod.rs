@@ -64,6 +64,8 @@ mod work;
 #[cfg(test)]
 mod connect_tests;
 #[cfg(test)]
+mod dead_device_tests;
+#[cfg(test)]
 mod disk_fault_tests;
 #[cfg(test)]
 mod disk_tests;
@@ -150,6 +152,8 @@ struct Shared {
     own_files: OnceLock<Vec<String>>,
     /// The stop is a restart.
     restarts: OnceLock<()>,
+    /// The start under way.
+    starting: start::Starting,
     /// The stop under way.
     stop_watch: OnceLock<Arc<stop_watch::Watch>>,
 }
@@ -223,6 +227,8 @@ struct LiveVolume {
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
     stable_path: Option<String>,
+    /// Why its block device has no stable name.
+    nameless: Option<Trouble>,
     shares: BTreeMap<Protocol, shares::LiveShare>,
 }
 
@@ -249,6 +255,7 @@ impl LiveVolume {
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),
             stable_path: None,
+            nameless: None,
             shares: BTreeMap::new(),
         }
     }
@@ -302,6 +309,7 @@ impl Manager {
             stop_limit: OnceLock::new(),
             own_files: OnceLock::new(),
             restarts: OnceLock::new(),
+            starting: start::Starting::default(),
             stop_watch: OnceLock::new(),
         };
         Ok(Manager { shared: Arc::new(shared) })
@@ -347,7 +355,7 @@ impl Manager {
             Action::VolumeSet { name, set } => self.volume_set(&name, &set),
             Action::VolumeRename { name, to } => self.volume_rename(&name, &to).map(told),
             Action::VolumeStart { name } => self.volume_start(&name).map(told),
-            Action::VolumeStop { name } => self.volume_stop(&name).map(told),
+            Action::VolumeStop { name, give_up } => self.volume_stop(&name, give_up).map(told),
             Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),
             Action::VolumeGrow { name } => self.volume_grow(&name).map(told),
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),

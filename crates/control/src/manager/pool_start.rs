@@ -5,6 +5,7 @@
 
 use super::Manager;
 use super::claims::WholePool;
+use super::waiting::SILENCE;
 use crate::api::{Health, Severity};
 use crate::error::{ControlError, Kind};
 use crate::names::Named;
@@ -101,7 +102,7 @@ impl Manager {
             if !is_due(&pool.name, self.data().device_mark(&pool.ssd)) || self.is_stopping() {
                 continue;
             }
-            if self.check_ssd_is_there(&pool).is_err() {
+            if self.data().is_silent(&pool.ssd, SILENCE) || self.check_ssd_is_there(&pool).is_err() {
                 lost.missed.insert(pool.name);
                 continue;
             }
@@ -186,6 +187,15 @@ impl LostSsds {
         tries.last = Some(now);
         true
     }
+}
+
+/// The SSD of the pool is there and does not answer.
+pub(super) fn ssd_is_silent(pool: &PoolRecord) -> ControlError {
+    let name = &pool.name;
+    let remedy = format!(
+        "check it: the pool starts by itself when it answers; or put the pool on another SSD with `hearth pool replace {name} --ssd PATH`"
+    );
+    super::pools::device(&pool.ssd, "the SSD of this pool does not answer".into(), remedy, Kind::NotFound)
 }
 
 /// The SSD of the pool is nowhere.

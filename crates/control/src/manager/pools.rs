@@ -22,7 +22,7 @@
 use super::claims::WholePool;
 use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
-use crate::datapath::{DeviceFacts, Life, Withdrawal};
+use crate::datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::{self, Named};
@@ -395,6 +395,9 @@ impl Manager {
             return Err(ControlError::BadCombination(problem, remedy));
         }
         volumes.iter().chain(&disks).try_for_each(|v| self.check_unused(v))?;
+        if force {
+            self.give_up_what_is_silent(&record, &volumes)?;
+        }
         for (done, volume) in volumes.iter().enumerate() {
             if let Err(error) = self.unexport_all(volume) {
                 volumes[..done].iter().for_each(|v| self.offer_again(v));
@@ -408,6 +411,24 @@ impl Manager {
             }
         })?;
         self.finish_destroy(&record, &volumes)
+    }
+
+    /// What hangs on devices that do not answer must not keep a pool that goes with its data.
+    fn give_up_what_is_silent(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
+        let give_up_ssd = || -> Result<(), ControlError> {
+            let Err(error) = self.data().ssd_answers(&pool.name, self.silence()) else { return Ok(()) };
+            let message = format!("its SSD {} does not answer, hearth gives up on it ({error})", pool.ssd);
+            self.events().note(Severity::Warning, &pool.name, message);
+            self.data().give_up(&DeviceUse::Ssd { pool: pool.name.clone() })
+        };
+        // All at once: a person waits.
+        std::thread::scope(|scope| {
+            let ssd = self.data().has_shards(&pool.name).then(|| scope.spawn(give_up_ssd));
+            let attached = volumes.iter().filter(|volume| self.volume_attached(&volume.name));
+            let looks = attached.map(|volume| scope.spawn(|| self.give_up_if_silent(volume, true).map(drop)));
+            let looks: Vec<_> = ssd.into_iter().chain(looks).collect();
+            looks.into_iter().try_for_each(|look| look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     }
 
     /// Steps 2 and 3; also what a start does with a pool it finds `destroying`.

@@ -78,7 +78,7 @@ impl Manager {
             ..old.clone()
         };
         self.events().note(Severity::Info, name, format!("the SSD {} is being replaced by {}", old.ssd, new.ssd));
-        let calm = volumes.iter().try_for_each(|v| self.unexport_all(v));
+        let calm = volumes.iter().try_for_each(|v| self.unexport_all(v).map(drop));
         // Once more: clients could write until now.
         let calm = calm.and_then(|()| self.bring_home(old, volumes, replace, job)).and_then(|()| self.detach_all(volumes));
         if let Err(error) = calm {
@@ -133,7 +133,7 @@ impl Manager {
     pub(super) fn detach_all(&self, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
         let attached = || volumes.iter().filter(|v| self.volume_attached(&v.name));
         // All before the first: what is detached comes back only with its pool, and one device that hangs must not take the others along.
-        attached().try_for_each(|volume| self.data().answers(volume))?;
+        attached().try_for_each(|volume| self.data().answers(volume, self.silence()))?;
         for volume in attached() {
             // It has to be attached again if another one cannot be let go.
             self.let_go(volume)?;

@@ -60,8 +60,8 @@ impl Manager {
         devices().try_for_each(|export| self.data().export(volume, export).map(drop))?;
         self.data().mapped().lead_past(volume)?;
         // Nobody needs it any more: what remains of it is told, and does no harm.
-        let left = devices().try_for_each(|export| self.data().unexport(volume, export, Withdrawal::Forced));
-        let left = left.and_then(|()| self.data().release(volume)).and_then(|()| self.data().mapped().remove_origin(volume));
+        let left = devices().try_for_each(|export| self.data().unexport(volume, export, Withdrawal::Forced).map(drop));
+        let left = left.and_then(|()| self.data().release(volume).map(drop)).and_then(|()| self.data().mapped().remove_origin(volume));
         if let Err(error) = left {
             tracing::warn!("what is left of {}: {error}", volume.name);
         }

@@ -84,8 +84,8 @@ impl Manager {
         }
     }
 
-    /// Detaches a volume; what is cached of it stays.
-    pub(super) fn let_go(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+    /// Detaches a volume; what is cached of it stays. Gives why its device may lack what was acknowledged.
+    pub(super) fn let_go(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         let pool_runs = self.memory().pools.get(&volume.pool).is_some_and(|pool| pool.health == Health::Running);
         if pool_runs {
             // The next start must know what is dirty now, and not what was when the pool started. From here on that only gets less.
@@ -94,13 +94,14 @@ impl Manager {
                 pool.dirty_bytes.insert(volume.id, dirty_bytes);
             });
         }
-        self.data().release(volume)?;
+        let unflushed = self.data().release(volume)?;
         self.set_live_volume(&volume.name, |live| live.attached = false);
-        Ok(())
+        Ok(unflushed)
     }
 
-    /// Stops a volume, if nobody uses it. It stays so over restarts of the daemon.
-    pub(super) fn volume_stop(&self, name: &str) -> Result<String, ControlError> {
+    /// Stops a volume, if nobody uses it. It stays so over restarts of the daemon. With `give_up`, a backing device that does not answer is
+    /// given up; without, the volume runs on then.
+    pub(super) fn volume_stop(&self, name: &str, give_up: bool) -> Result<String, ControlError> {
         let _claim = self.claim(&[(Named::Volume, name)], "its stop")?;
         let record = self.volume_record(name)?;
         if record.phase != VolumePhase::Ready {
@@ -119,15 +120,22 @@ impl Manager {
             self.events().note(Severity::Info, name, "the volume was not running and is now stopped: it no longer starts by itself");
             return Ok("it was not running, and no longer starts by itself".into());
         }
-        self.unexport_all(&record)?;
+        let or_give_up = |error| or(error, &format!("give it up with `hearth volume stop {name} --give-up`: what waits for it fails then"));
+        let gives_up = self.give_up_if_silent(&record, give_up).map_err(or_give_up)?;
+        let lost = self.unexport_all(&record).map_err(or_give_up)?;
         // Nothing is written any more, so what is dirty can only get less. Where not all of the pool answers nothing is known.
         let dirty_bytes = self.data().dirty_bytes(name).ok();
-        if let Err(error) = self.let_go(&record) {
-            let trouble = Trouble { problem: format!("its stop was interrupted: {error}"), remedy: error.remedy() };
-            self.set_live_volume(name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
-            return Err(error);
-        }
-        let seen = self.data().examine_backing(&record.backing).ok().filter(|facts| facts.in_use.is_none());
+        let unflushed = match self.let_go(&record).map_err(or_give_up) {
+            Ok(unflushed) => unflushed.or(lost),
+            Err(error) => {
+                let trouble = Trouble { problem: format!("its stop was interrupted: {error}"), remedy: error.remedy() };
+                self.set_live_volume(name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
+                return Err(error);
+            }
+        };
+        // One that was given up would be waited for, and may still change by what was in flight.
+        let seen = if gives_up || unflushed.is_some() { None } else { self.data().examine_backing(&record.backing).ok() };
+        let seen = seen.filter(|facts| facts.in_use.is_none());
         self.change(|state| {
             if let Some(volume) = state.volume_mut(name) {
                 volume.stopped = true;
@@ -140,6 +148,16 @@ impl Manager {
         self.set_live_volume(name, |live| *live = LiveVolume::new(Health::Stopped));
         self.events().note(Severity::Info, name, "the volume is stopped");
         let keeps_cache = self.running_pool(&record.pool).is_ok();
+        let backing = &record.backing;
+        if let Some(unflushed) = unflushed {
+            self.events().note(Severity::Error, name, format!("{backing} may lack what was written last: {unflushed}"));
+            let kept = match dirty_bytes {
+                Some(0) => String::new(),
+                Some(bytes) => format!("; {} of dirty data stay on the SSD", human::bytes(bytes)),
+                None => "; dirty data stays on the SSD".into(),
+            };
+            return Ok(format!("stopped, but {backing} may lack what was written last: {unflushed}{kept}"));
+        }
         Ok(match dirty_bytes {
             Some(0) if !keeps_cache => format!("{} is complete and free", record.backing),
             Some(0) => format!("{} is complete and free; its cache is kept", record.backing),
@@ -164,5 +182,15 @@ impl Manager {
         let clean = human::bytes(before.cached_bytes.saturating_sub(dirty));
         let kept = if dirty > 0 { format!("; {} of dirty data is kept", human::bytes(dirty)) } else { String::new() };
         Ok(format!("{clean} of clean cache on the SSD and the cache in RAM were dropped{kept}"))
+    }
+}
+
+/// The same error of something that takes too long or fails, with what else can be done about it.
+pub(super) fn or(error: ControlError, remedy: &str) -> ControlError {
+    let with = |before: String| if before.is_empty() { format!("or {remedy}") } else { format!("{before}; or {remedy}") };
+    match error {
+        ControlError::DataPath(problem, before) => ControlError::DataPath(problem, with(before)),
+        ControlError::Device { path, problem, remedy, kind } => ControlError::Device { path, problem, remedy: with(remedy), kind },
+        other => other,
     }
 }

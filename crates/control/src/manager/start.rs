@@ -1,9 +1,9 @@
 //! Bringing everything back after a start, clean or not.
 //!
-//! 1. Look at every backing device, change nothing, and judge (C6).
+//! 1. Look at every backing device, change nothing, and judge (C6). One that does not answer is told, and holds up its own volume only.
 //! 2. One save: those whose cache must not be believed and that had nothing dirty get a new number in the log: what it holds
 //!    under the old one is void from then on, whatever a crash left there.
-//! 3. Pools, each on a thread of its own: finish or undo what was half done, and recover.
+//! 3. Pools, each on a thread of its own: finish or undo what was half done, and recover. Nobody waits for one that waits for its SSD.
 //! 4. One save for each pool that runs, before the first I/O: volumes that will be served lose `stopped_clean` (their stamps mean
 //!    nothing any more) and gain `may_have_dirty` if they are write-back. A pool that does not come up leaves them clean.
 //! 5. Attach volumes, export them.
@@ -11,6 +11,7 @@
 //! What cannot start is shown as failed with reason and remedy; the others work. A volume without dirty data whose pool
 //! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
 
+use super::claims::Claim;
 use super::verdict::{self, Verdict};
 use super::{LivePool, LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
@@ -20,7 +21,18 @@ use crate::names::Named;
 use crate::recognise;
 use crate::state::{BackingIdentity, PoolPhase, PoolRecord, State, VolumePhase, VolumeRecord};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 use types::Mode;
+
+/// How soon it is told that a device does not answer.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+/// How long a backing device is waited for then: what a disk that spins up needs.
+const WAITED_FOR: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(8) };
+/// The same of an SSD: what a command takes that the kernel repeats.
+const SSD_WAITED_FOR: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(30) };
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a start came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,6 +43,57 @@ pub struct Started {
     pub volumes: usize,
     /// Pools and volumes that are not, or not with their cache.
     pub troubled: usize,
+}
+
+/// Pools that the daemon's start has begun to start.
+#[derive(Debug, Default)]
+pub(super) struct Starting {
+    /// By name: whether it waits for its SSD.
+    pools: Mutex<BTreeMap<String, bool>>,
+    changed: Condvar,
+}
+
+impl Starting {
+    fn pools(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+        self.pools.lock().expect("no holder of this lock panics")
+    }
+
+    fn begins(&self, pool: &str) {
+        self.pools().insert(pool.into(), false);
+    }
+
+    /// It has ended, however it did, when what this gives is dropped.
+    fn ends(&self, pool: &str) -> impl Drop {
+        Ended { starting: self, pool: pool.into() }
+    }
+
+    /// It waits for its SSD.
+    fn waits(&self, pool: &str) {
+        if let Some(waits) = self.pools().get_mut(pool) {
+            *waits = true;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits for all that do not wait themselves.
+    fn wait(&self) {
+        let mut pools = self.pools();
+        while pools.values().any(|waits| !waits) {
+            pools = self.changed.wait(pools).expect("no holder of this lock panics");
+        }
+    }
+}
+
+struct Ended<'a> {
+    starting: &'a Starting,
+    pool: String,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.starting.pools().remove(&self.pool);
+        self.starting.changed.notify_all();
+    }
 }
 
 /// By volume: the verdict, what the device is like now, and whether anything may have been dirty before this start.
@@ -46,7 +109,7 @@ impl Manager {
         let mut names: Vec<_> = state.pools.iter().map(|p| (Named::Pool, p.name.as_str())).collect();
         names.extend(state.volumes.iter().map(|v| (Named::Volume, v.name.as_str())));
         names.extend(state.disks.iter().map(|disk| (Named::Volume, disk.name.as_str())));
-        let claim = self.claim(&names, "the daemon's start")?;
+        let mut claim = self.claim(&names, "the daemon's start")?;
         self.settle_attachments();
         let state = self.memory().state.clone();
         // At once, and of all volumes: some take their time, or do not start at all.
@@ -54,7 +117,12 @@ impl Manager {
         let expected: Vec<VolumeRecord> = state.exported().into_iter().filter(|volume| !volume.rests()).collect();
         self.data().expect_exports(&expected);
         let wanted: Vec<VolumeRecord> = state.volumes.iter().filter(|v| !v.rests()).cloned().collect();
-        let judged = self.judge_all(&wanted);
+        let (answering, silent) = self.asked_at_start(wanted);
+        if self.is_stopping() {
+            return Ok(self.count());
+        }
+        let mut judged = self.judge_all(&answering);
+        judged.extend(silent.iter().map(|volume| (volume.name.clone(), judged_silent(volume))));
         self.save_before_first_io(&judged)?;
         let pools = self.memory().state.pools.clone();
         // An SSD that was lost may have lost what it had not flushed, and how much was acknowledged is known to
@@ -62,18 +130,99 @@ impl Manager {
         for pool in pools.iter().filter(|pool| pool.degraded.is_some()) {
             state.volumes_of(&pool.name).filter(|volume| volume.may_have_dirty).for_each(|volume| self.data().end_kept(volume));
         }
-        std::thread::scope(|scope| {
-            for pool in &pools {
-                let judged = &judged;
-                scope.spawn(move || self.start_one_pool(pool, judged));
-            }
-        });
+        let judged = Arc::new(judged);
+        self.start_pools(&pools, &judged, &mut claim);
         self.go_on_with_attachments(&judged);
         drop(claim);
-        self.finish_detachments();
-        self.finish_mode_changes();
+        self.finish_detachments("");
         self.remember_preloads();
         Ok(self.count())
+    }
+
+    /// Starts pools side by side, until all have started but those that wait for their SSDs: these go on by themselves. Each can be managed as
+    /// soon as it is done.
+    fn start_pools(&self, pools: &[PoolRecord], judged: &Arc<Judged>, claim: &mut Claim) {
+        pools.iter().for_each(|pool| self.shared.starting.begins(&pool.name));
+        for pool in pools {
+            let members: Vec<String> = {
+                let memory = self.memory();
+                let volumes = memory.state.volumes_of(&pool.name).map(|volume| volume.name.clone());
+                volumes.chain(memory.state.disks_of(&pool.name).into_iter().map(|disk| disk.name)).collect()
+            };
+            let names = members.iter().map(|member| (Named::Volume, member.as_str())).chain([(Named::Pool, pool.name.as_str())]);
+            let own = claim.split(&names.collect::<Vec<_>>());
+            let (manager, judged, name, pool) = (self.clone(), judged.clone(), pool.name.clone(), pool.clone());
+            let start = move || {
+                let _ended = manager.shared.starting.ends(&pool.name);
+                manager.wait_for_ssd(&pool);
+                if manager.is_stopping() {
+                    return;
+                }
+                manager.start_one_pool(&pool, &judged);
+                drop(own);
+                manager.finish_detachments(&pool.name);
+                manager.finish_mode_changes(&pool.name);
+            };
+            if let Err(error) = std::thread::Builder::new().name("start".into()).spawn(start) {
+                drop(self.shared.starting.ends(&name));
+                let error = ControlError::DataPath(format!("no thread can be started ({error})"), "raise the thread limit".into());
+                self.set_live_pool(&name, |live| (live.health, live.trouble) = (Health::Failed, Some(Trouble::from(&error))));
+            }
+        }
+        self.shared.starting.wait();
+    }
+
+    /// Asks the backing devices, all at once, whether they answer. One that does not, yet, holds up nothing but its own volume, which starts by
+    /// itself when it does. Gives the volumes whose devices answer, and the others.
+    fn asked_at_start(&self, wanted: Vec<VolumeRecord>) -> (Vec<VolumeRecord>, Vec<VolumeRecord>) {
+        let silent: Vec<bool> = std::thread::scope(|scope| {
+            let ask = |volume: &VolumeRecord| {
+                // What lies under an attached device may have to be led there first.
+                let may_be_asked = volume.attachment.is_none();
+                let is_silent = may_be_asked && self.data().is_silent(&volume.backing, TOLD_AFTER) && {
+                    let problem = format!("its backing device {} does not answer so far", volume.backing);
+                    self.events().note(Severity::Warning, &volume.name, &problem);
+                    let trouble = Trouble { problem, remedy: "check it: the volume starts by itself when it answers".into() };
+                    self.set_live_volume(&volume.name, |live| live.trouble = Some(trouble));
+                    self.stays_silent(&volume.backing, WAITED_FOR)
+                };
+                if !is_silent {
+                    self.set_live_volume(&volume.name, |live| live.trouble = None);
+                }
+                is_silent
+            };
+            let asked: Vec<_> = wanted.iter().map(|volume| scope.spawn(move || ask(volume))).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        let (silent, answering): (Vec<_>, Vec<_>) = wanted.into_iter().zip(silent).partition(|(_, silent)| *silent);
+        let records = |them: Vec<(VolumeRecord, bool)>| them.into_iter().map(|(volume, _)| volume).collect();
+        (records(answering), records(silent))
+    }
+
+    fn stays_silent(&self, spec: &str, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while self.data().is_silent(spec, LOOK) {
+            if Instant::now() >= until || self.is_stopping() {
+                return true;
+            }
+            std::thread::sleep(LOOK);
+        }
+        false
+    }
+
+    /// The start does not wait for a pool whose SSD does not answer.
+    fn wait_for_ssd(&self, pool: &PoolRecord) {
+        if !self.data().is_silent(&pool.ssd, TOLD_AFTER) {
+            return;
+        }
+        let problem = format!("its SSD {} does not answer so far", pool.ssd);
+        self.events().note(Severity::Warning, &pool.name, &problem);
+        let trouble = Trouble { problem, remedy: "check it: the pool starts by itself when it answers".into() };
+        self.set_live_pool(&pool.name, |live| live.trouble = Some(trouble));
+        self.shared.starting.waits(&pool.name);
+        if !self.stays_silent(&pool.ssd, SSD_WAITED_FOR) {
+            self.set_live_pool(&pool.name, |live| live.trouble = None);
+        }
     }
 
     pub(super) fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
@@ -211,7 +360,14 @@ impl Manager {
 
     /// The pool as it is known, with its SSD where that is now: another disk may have the name it had.
     fn with_its_ssd(&self, pool: &PoolRecord) -> Result<PoolRecord, ControlError> {
+        if self.data().is_silent(&pool.ssd, SSD_WAITED_FOR) {
+            return Err(super::pool_start::ssd_is_silent(pool));
+        }
         let is_there = self.data().examine_ssd(&pool.ssd).is_ok_and(|facts| facts.pool == Some(pool.uuid) || facts.in_use.is_some());
+        if !is_there {
+            let message = format!("its SSD is not at {}: it is looked for among all disks", pool.ssd);
+            self.events().note(Severity::Warning, &pool.name, message);
+        }
         let Some(ssd) = (!is_there).then(|| self.data().find_ssd(pool.uuid)).flatten() else {
             return match self.data().examine_ssd(&pool.ssd) {
                 Err(ControlError::Unknown { .. }) => Err(super::pool_start::ssd_is_missing(pool)),
@@ -489,12 +645,13 @@ impl Manager {
         self.finish_remove(volume)
     }
 
-    /// Volumes that left write-back but still have dirty data.
-    fn finish_mode_changes(&self) {
+    /// Volumes of a pool that left write-back but still have dirty data.
+    fn finish_mode_changes(&self, pool: &str) {
         let volumes: Vec<_> = {
             let memory = self.memory();
             let running = |name: &str| memory.volumes.get(name).is_some_and(|v| v.health == Health::Running);
-            let unfinished = |v: &&VolumeRecord| v.may_have_dirty && v.options.mode != Mode::WriteBack && running(&v.name);
+            let unfinished =
+                |v: &&VolumeRecord| v.pool == pool && v.may_have_dirty && v.options.mode != Mode::WriteBack && running(&v.name);
             memory.state.volumes.iter().filter(unfinished).cloned().collect()
         };
         volumes.into_iter().for_each(|v| self.destage_leftovers(v));
@@ -569,6 +726,12 @@ fn renumber(volume: &mut VolumeRecord, pool: &mut PoolRecord) {
     pool.next_volume_id += 1;
     volume.cache_stale = false;
     volume.past.clear();
+}
+
+fn judged_silent(volume: &VolumeRecord) -> (Verdict, BackingIdentity, bool) {
+    let problem = format!("its backing device {} does not answer", volume.backing);
+    let verdict = Verdict::Refuse(problem, "check it: the volume starts by itself when it answers".into());
+    (verdict, BackingIdentity::default(), volume.may_have_dirty)
 }
 
 fn refused(volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {

@@ -143,6 +143,11 @@ fn used_as(by: &DeviceUse) -> String {
 }
 
 impl Manager {
+    /// How long a device may answer nothing before it is given up, where that is to be.
+    pub(super) fn silence(&self) -> Duration {
+        *self.shared.stop_limit.get_or_init(|| STOP_LIMIT) / SILENCE_ONE_IN
+    }
+
     /// Waits until all pools have ended, or for as long as the limit allows. Gives what went wrong.
     pub(super) fn watch_stop(
         &self,

@@ -96,7 +96,8 @@ impl Manager {
 
     fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume, stats: &VolumeStats) -> VolumeView {
         let shrunk = live.backing_bytes.filter(|bytes| *bytes < record.size_bytes).map(|bytes| grow::other_size(&record, bytes));
-        let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)).or(shrunk));
+        let nameless = live.nameless.clone().map(|t| (t.problem, t.remedy));
+        let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)).or(shrunk).or(nameless));
         VolumeView {
             backing_size_bytes: live.backing_bytes,
             shares: self.shares_of(&record),

@@ -8,9 +8,13 @@ use crate::api::{Health, Severity};
 use crate::names::Named;
 use crate::state::{VolumePhase, VolumeRecord};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Looks between two tries while nothing changes, at most: a device may have become good in a way that no mark shows.
 const LOOKS_MAX: u32 = 64;
+
+/// How long a device may take to answer one look.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
 /// What the watcher remembers from look to look.
 #[derive(Debug, Default)]
@@ -18,6 +22,7 @@ pub struct Watched {
     waiting: WaitingByName,
     pools: WaitingByName,
     exports: WaitingByName,
+    names: WaitingByName,
     lost: LostSsds,
 }
 
@@ -88,6 +93,13 @@ impl Manager {
         for volume in attached.iter().chain(&disks).filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
+        watched.names.retain(|name| self.is_nameless(name));
+        for volume in attached.iter().chain(&disks).filter(|_| !self.is_stopping()) {
+            // A name that is there costs a look at a link; what is in its place may have to be asked.
+            if !self.is_nameless(&volume.name) || watched.names.is_due(&volume.name, 0) {
+                self.look_at_name(&volume.name);
+            }
+        }
         watched.exports.retain(|name| !self.lacking(name).is_empty());
         for volume in attached.iter().filter(|v| !self.lacking(&v.name).is_empty() && !self.is_stopping()) {
             if watched.exports.is_due(&volume.name, 0) {
@@ -135,6 +147,10 @@ impl Manager {
     /// kept from it, unless its device is there.
     fn try_again(&self, volume: &VolumeRecord) {
         let name = &volume.name;
+        // All volumes are looked at from one thread.
+        if volume.attachment.is_none() && self.data().is_silent(&volume.backing, SILENCE) {
+            return;
+        }
         if let Verdict::Refuse(problem, remedy) = self.peek(volume) {
             self.set_trouble(volume, Trouble { problem, remedy });
             return;

@@ -131,13 +131,18 @@ impl Manager {
     /// All steps of a removal.
     pub(super) fn remove(&self, volume: &VolumeRecord, drop_dirty: bool, job: &Job) -> Result<(), ControlError> {
         let attached = self.volume_attached(&volume.name);
+        let remedy = format!("lose what it did not take with `hearth volume remove {} --drop-dirty`", volume.name);
+        let or_drop = |error| if drop_dirty { error } else { super::single::or(error, &remedy) };
+        if attached {
+            self.give_up_if_silent(volume, drop_dirty).map_err(or_drop)?;
+        }
         if attached && volume.may_have_dirty && !drop_dirty {
             self.destage_all(volume, job)?;
         }
         if job.cancel_wanted() {
             return Err(ControlError::Stopped);
         }
-        self.unexport_all(volume)?;
+        self.unexport_all(volume).map_err(or_drop)?;
         let prepared = self.remove_prepared(volume, drop_dirty, attached, job);
         if prepared.is_err() {
             self.offer_again(volume);
@@ -178,8 +183,8 @@ impl Manager {
             let dropping = self.volume_record(&volume.name).is_ok_and(|record| record.phase == VolumePhase::Dropping);
             let detached = match (degraded, dropping) {
                 // Its SSD cannot be told to forget the volume, and needs not: no start takes over what it holds of volumes that are gone.
-                (true, true) => self.or_give_up(volume, || self.data().release(volume)),
-                (true, false) => self.data().release(volume),
+                (true, true) => self.or_give_up(volume, || self.data().release(volume).map(drop)),
+                (true, false) => self.data().release(volume).map(drop),
                 (false, true) => self.detach_or_give_up(volume, true),
                 (false, false) => self.data().detach(volume, true),
             };
@@ -209,12 +214,28 @@ impl Manager {
         self.or_give_up(volume, || self.data().detach(volume, forget))
     }
 
+    /// Gives the backing device of a volume up that does not answer, if it may; what waits for it fails. Gives whether it was so.
+    ///
+    /// # Errors
+    /// That it does not answer, if it may not be given up.
+    pub(super) fn give_up_if_silent(&self, volume: &VolumeRecord, may: bool) -> Result<bool, ControlError> {
+        match self.data().answers(volume, self.silence()) {
+            Ok(()) => Ok(false),
+            Err(error) if may => self.give_up_backing(volume, &error).map(|()| true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn give_up_backing(&self, volume: &VolumeRecord, why: &ControlError) -> Result<(), ControlError> {
+        let device = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
+        let message = format!("its backing device {} does not answer, hearth gives up on it ({why})", volume.backing);
+        self.events().note(Severity::Warning, &volume.name, message);
+        self.data().give_up(&device)
+    }
+
     fn or_give_up(&self, volume: &VolumeRecord, let_go: impl Fn() -> Result<(), ControlError>) -> Result<(), ControlError> {
         let Err(error) = let_go() else { return Ok(()) };
-        let device = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
-        let message = format!("its backing device {} does not answer, hearth gives up on it ({error})", volume.backing);
-        self.events().note(Severity::Warning, &volume.name, message);
-        self.data().give_up(&device)?;
+        self.give_up_backing(volume, &error)?;
         let_go()
     }
 

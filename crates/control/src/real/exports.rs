@@ -7,7 +7,7 @@ use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use crate::uuid::Uuid;
 use crate::words::{Export, OnRestart};
-use fuse::{FuseError, LoopExport, LoopOptions, Transport};
+use fuse::{Cleared, FuseError, LoopExport, LoopOptions, Transport};
 use nbd::{ExportOptions, Limits, ListenSpec, Server};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -76,6 +76,7 @@ impl Machine {
         let offer = Offer {
             place: made.device_path().display().to_string(),
             stable_path: made.link_path().map(|p| p.display().to_string()),
+            nameless: made.nameless().map(str::to_owned),
             warnings: made.warnings().iter().cloned().chain(problem).collect(),
             on_restart,
             note: None,
@@ -94,7 +95,7 @@ impl Machine {
             return;
         }
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
-        for problem in clear(&record.uuid.to_string(), &record.name, &self.export_directory, link_directory) {
+        for problem in clear(&record.uuid.to_string(), &record.name, &self.export_directory, link_directory).problems {
             tracing::warn!("{problem}");
         }
     }
@@ -102,7 +103,7 @@ impl Machine {
     /// The same of a volume that is known no more.
     pub(super) fn clear_leftovers_of(&self, uuid: &str, name: &str) {
         let link_directory = self.stable_names.then(|| PathBuf::from(STABLE_DIRECTORY));
-        for problem in clear(uuid, name, &self.export_directory, link_directory) {
+        for problem in clear(uuid, name, &self.export_directory, link_directory).problems {
             tracing::warn!("{problem}");
         }
     }
@@ -248,10 +249,19 @@ impl Machine {
         Ok(Offer { place, warnings: awaited.into_iter().collect(), ..Offer::default() })
     }
 
-    pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
+    /// Gives what is lost by it.
+    pub(super) fn withdraw(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<Option<String>, ControlError> {
         match export {
             Export::Block | Export::Ublk | Export::Loop | Export::LoopFast if self.has_ublk(record) => self.withdraw_ublk(record, how),
             Export::Block | Export::Ublk | Export::Loop | Export::LoopFast => self.withdraw_loop(record, how),
+            other => self.withdraw_server(record, other, how).map(|()| None),
+        }
+    }
+
+    /// The same of an export without a block device, of which nothing lies in this machine's memory.
+    fn withdraw_server(&self, record: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
+        match export {
+            Export::Block | Export::Ublk | Export::Loop | Export::LoopFast => Ok(()),
             Export::Nbd if how == Withdrawal::DaemonEnds && self.kept.keeps_clients() => self.leave_nbd(),
             Export::Nbd if how == Withdrawal::PoolRestarts => {
                 self.suspend_nbd(record);
@@ -274,19 +284,23 @@ impl Machine {
         repeats && self.kept.keeps_loop(record)
     }
 
-    fn withdraw_loop(&self, record: &VolumeRecord, how: Withdrawal) -> Result<(), ControlError> {
+    fn withdraw_loop(&self, record: &VolumeRecord, how: Withdrawal) -> Result<Option<String>, ControlError> {
         let volume = self.volume(&record.name)?;
         // Taken out, so that statistics do not wait for the lock while the page cache is written back.
-        let Some(mut made) = locked(&volume.loop_export).take() else { return Ok(()) };
+        let Some(mut made) = locked(&volume.loop_export).take() else { return Ok(None) };
         let patience = self.patience(WRITE_BACK_PATIENCE);
         match how {
             Withdrawal::DaemonEnds if self.kept.outlives_a_stop(record) && made.users().is_some() => {
-                return made.park(&self.runtime, patience).map_err(|e| fuse_error(&e));
+                return made.park(&self.runtime, patience).map(|()| None).map_err(|e| fuse_error(&e));
             }
             Withdrawal::DaemonEnds | Withdrawal::Forced => {
                 // What hangs ends with the last descriptor.
                 self.kept.forget_loop(record);
-                return made.abandon(&self.runtime, patience).map_err(|e| fuse_error(&e));
+                return match made.abandon(&self.runtime, patience) {
+                    // The device is gone all the same.
+                    Err(lost @ FuseError::NotWrittenBack { .. }) => Ok(Some(lost.to_string())),
+                    ended => ended.map(|()| None).map_err(|e| fuse_error(&e)),
+                };
             }
             Withdrawal::PoolRestarts if self.kept.keeps_loop(record) => {
                 match made.suspend(&self.runtime) {
@@ -297,16 +311,16 @@ impl Machine {
                         self.kept.forget_loop(record);
                     }
                 }
-                return Ok(());
+                return Ok(None);
             }
             Withdrawal::PoolRestarts | Withdrawal::IfUnused => {}
         }
         let stopped = made.stop(&self.runtime);
         match stopped {
-            Ok(()) => self.kept.forget_loop(record),
+            Ok(_) => self.kept.forget_loop(record),
             Err(_) => *locked(&volume.loop_export) = Some(made),
         }
-        stopped.map_err(|e| fuse_error(&e))
+        stopped.map(|lost| lost.map(|lost| lost.to_string())).map_err(|e| fuse_error(&e))
     }
 
     /// Stops listening everywhere; the exports are gone already.
@@ -343,7 +357,7 @@ impl Machine {
 /// Takes away what a process that was killed left of a loop export without a stable name, by the export's UUID and name, in its export
 /// directory. Gives what could not be, one sentence each.
 pub fn clear_killed_export(uuid: &str, name: &str, export_directory: &Path) -> Vec<String> {
-    let mut problems = clear(uuid, name, export_directory, None);
+    let mut problems = clear(uuid, name, export_directory, None).problems;
     // The file that was mounted over is empty; anything else is nothing of ours.
     let mounts = export_directory.join(MOUNTS);
     let file = mounts.join(name);
@@ -354,7 +368,7 @@ pub fn clear_killed_export(uuid: &str, name: &str, export_directory: &Path) -> V
     problems
 }
 
-pub(super) fn clear(uuid: &str, name: &str, export_directory: &Path, link_directory: Option<PathBuf>) -> Vec<String> {
+pub(super) fn clear(uuid: &str, name: &str, export_directory: &Path, link_directory: Option<PathBuf>) -> Cleared {
     let options = LoopOptions { owner: uuid.to_owned(), link_directory, ..LoopOptions::default() };
     fuse::clear_leftovers(&options, name, &export_directory.join(MOUNTS))
 }

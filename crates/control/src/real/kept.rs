@@ -6,7 +6,7 @@ use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use crate::store;
 use crate::uuid::Uuid;
-use fuse::{FuseError, LoopExport, LoopOptions};
+use fuse::{Cleared, FuseError, LoopExport, LoopOptions};
 use keeper::{Keeper, Kept};
 use runtime::VolumeRef;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -468,7 +468,7 @@ pub(super) fn end_left_device(uuid: Uuid) -> Result<Option<PathBuf>, ublk::UblkE
 
 /// The same of the volumes for which a keeper holds a sign under one of these names. Gives the
 /// devices' paths.
-pub fn end_ublk_devices<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Result<PathBuf, String>> {
+fn end_ublk_devices<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Result<PathBuf, String>> {
     let uuids = names.into_iter().filter_map(|name| Uuid::parse(name.strip_prefix(UBLK)?));
     uuids.filter_map(|uuid| end_left_device(uuid).map_err(|error| error.to_string()).transpose()).collect()
 }
@@ -514,6 +514,51 @@ impl EndedExports {
     }
 }
 
+/// Ends what a keeper holds when it gives up, and takes the names of the devices away: they would lead to whoever gets those numbers next.
+/// `keep_out` keeps daemons away as long as what it gives lives. Where it gives nothing, one has come: that goes on with ublk devices, which are the
+/// kernel's own, and clears the rest away itself.
+pub fn end_held_exports<T>(held: Kept, export_directory: &Path, keep_out: impl FnOnce() -> Option<T>) -> EndedExports {
+    let mut ended = EndedExports::default();
+    let (mut loops, mut signs) = (Vec::new(), Vec::new());
+    for (name, set) in held {
+        if let Some(uuid) = name.strip_prefix(LOOP) {
+            loops.extend(fuse::volume_of_kept(&set).map(|volume| (uuid.to_owned(), volume)));
+            // First of all, and of all: a daemon that was killed may wait for this to be gone.
+            match fuse::end_kept(&name, set, || ()) {
+                Ok((device, _)) => ended.devices.push(device.display().to_string()),
+                Err(error) => tracing::debug!("{error}"),
+            }
+        } else if name.starts_with(UBLK) {
+            signs.push((name, text_of(&set)));
+        }
+    }
+    let Some(_kept_out) = keep_out() else { return ended };
+    for (uuid, volume) in loops {
+        ended.problems.extend(clear(&uuid, &volume, export_directory, Some(STABLE_DIRECTORY.into())).problems);
+    }
+    for (name, volume) in signs {
+        ended.problems.extend(ublk::forget_name(Path::new(STABLE_DIRECTORY), &volume).err());
+        ended.add_ublk(end_ublk_devices([name.as_str()]));
+    }
+    ended
+}
+
+/// Clears away what is left of the block devices of the volumes of a state directory that nobody serves or keeps: dead devices and mounts, and
+/// stable names that lead to none of them. No daemon runs.
+///
+/// # Errors
+/// If the state cannot be read.
+pub fn clear_left_exports(state_directory: &Path, export_directory: &Path) -> Result<Cleared, ControlError> {
+    let mut cleared = Cleared::default();
+    let volumes = store::look(state_directory)?.exported();
+    for volume in volumes.iter().filter(|volume| volume.exports.iter().any(|export| export.is_device())) {
+        let of_it = clear(&volume.uuid.to_string(), &volume.name, export_directory, Some(STABLE_DIRECTORY.into()));
+        cleared.gone.extend(of_it.gone);
+        cleared.problems.extend(of_it.problems);
+    }
+    Ok(cleared)
+}
+
 /// Ends all exports that a daemon has left to another one, which does not come, and clears their dead
 /// mounts and stable names away.
 ///
@@ -533,7 +578,7 @@ pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<Ende
             Ok((device, volume)) => {
                 ended.devices.push(device.display().to_string());
                 let uuid = name.strip_prefix(LOOP).unwrap_or(&name);
-                ended.remains.extend(clear(uuid, &volume, export_directory, Some(STABLE_DIRECTORY.into())));
+                ended.remains.extend(clear(uuid, &volume, export_directory, Some(STABLE_DIRECTORY.into())).problems);
             }
             Err(error) => ended.problems.push(error.to_string()),
         }

@@ -2,9 +2,9 @@
 //! while. What is cached stays, dirty blocks too; a sample of the clean ones is kept to be compared with what comes back.
 
 use super::pools::LivePool;
-use super::volumes::{LiveVolume, PATIENCE};
+use super::volumes::{Backing, LiveVolume, PATIENCE};
 use super::{Machine, devices, failed, locked};
-use crate::error::ControlError;
+use crate::error::{ControlError, Kind};
 use crate::state::{Fact, VolumeRecord};
 use device::{DeviceKind, identity};
 use engine::api::{Command, VolumeOptions};
@@ -24,23 +24,21 @@ const BLOCKS_A_LOOK: usize = 4;
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Machine {
-    /// The volume goes, and with it its handle; what is cached of it stays.
-    pub(super) fn release_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+    /// The volume goes, and with it its handle; what is cached of it stays. Gives why its device may lack what was acknowledged.
+    pub(super) fn release_volume(&self, record: &VolumeRecord) -> Result<Option<String>, ControlError> {
         let live = self.volume(&record.name)?;
+        let mut told = None;
         self.runtime
             .remove_volume(&live.reference, self.patience(PATIENCE))
             .map_err(|e| failed(&e, "check the backing device, then try again"))?;
         if let Some((pool, place)) = &live.cached {
-            // What its device did wrong was told when it did. The volume is let go all the same.
-            if let Err(told) = self.let_go(pool, *place, record.id)? {
-                tracing::warn!(volume = record.name, "{told}");
-            }
+            // Whatever its device did wrong, the volume is let go all the same.
+            told = self.let_go(pool, *place, record.id)?.err();
             self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
         }
         self.keep_what_did_not_go(record, &live);
         locked(&self.volumes).remove(&record.name);
-        self.close_flushed(&live, record);
-        Ok(())
+        Ok(told.or(self.close_flushed(&live, record)))
     }
 
     /// The backing device is exchanged for itself: it was away, and is there again at `record.backing`. The volume's clients stay.
@@ -109,13 +107,24 @@ impl Machine {
         found
     }
 
-    /// Gives the backing device up; who takes it then finds all that was written on it.
-    fn close_flushed(&self, live: &LiveVolume, record: &VolumeRecord) {
-        let Some(backing) = locked(&live.backing).take() else { return };
-        if let Err(error) = backing.opened.file().sync_data() {
-            tracing::warn!(volume = record.name, "{} cannot flush: {error}", record.backing);
-        }
+    /// Gives the backing device up; who takes it then finds all that was written on it. If not, gives why.
+    fn close_flushed(&self, live: &LiveVolume, record: &VolumeRecord) -> Option<String> {
+        let backing = locked(&live.backing).take()?;
+        let flushed = self.flush_to_close(&backing, &record.backing);
         self.close_backing(backing);
+        let told = flushed.err().map(|error| error.to_string());
+        told.inspect(|told| tracing::warn!(volume = record.name, "{told}"))
+    }
+
+    /// Flushes a device that is about to be closed, if it answers: a thread that flushes one that hangs would hold up the end of the process.
+    fn flush_to_close(&self, backing: &Backing, path: &str) -> Result<(), ControlError> {
+        if self.is_given_up(&backing.device) {
+            return Err(cannot_flush(path, "it does not answer, and was given up"));
+        }
+        self.wait_for_answer(&backing.device)?;
+        let opened = backing.opened.another_handle().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let flushed = self.patiently(path, move || Ok(opened.file().sync_data()))?;
+        flushed.map_err(|error| cannot_flush(path, &error.to_string()))
     }
 
     /// Whether the device that the volume has open is no device of this machine any more.
@@ -162,4 +171,9 @@ impl Machine {
         let opened = backing.as_ref().map(|backing| backing.opened.another_handle());
         opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit on open files"))
     }
+}
+
+fn cannot_flush(path: &str, problem: &str) -> ControlError {
+    let (path, remedy) = (path.to_owned(), "check the device".to_owned());
+    ControlError::Device { path, problem: format!("it cannot flush ({problem})"), remedy, kind: Kind::Failed }
 }

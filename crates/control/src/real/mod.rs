@@ -31,7 +31,7 @@ mod warm;
 
 pub(crate) use devices::names_of;
 pub use exports::clear_killed_export;
-pub use kept::{EndedExports, end_kept_exports, end_ublk_devices, end_ublk_devices_of};
+pub use kept::{EndedExports, clear_left_exports, end_held_exports, end_kept_exports, end_ublk_devices_of};
 pub use mapped::KernelMapper;
 pub use naming::volume_of_device;
 pub use runtime::SsdMedium;
@@ -120,6 +120,8 @@ pub struct Machine {
     /// What is cached of volumes, by cells of their address space.
     counting: looking::Counting,
     in_use: Mutex<Vec<waits::InUse>>,
+    /// Devices that were asked for a block by who looked at them, and have not answered.
+    asked: Mutex<BTreeMap<String, probe::Asked>>,
     /// When the daemon ends, once that is known.
     end_by: OnceLock<Instant>,
 }
@@ -158,6 +160,7 @@ impl Machine {
             looks: discovery::Looks::default(),
             counting: looking::Counting::default(),
             in_use: Mutex::default(),
+            asked: Mutex::default(),
             end_by: OnceLock::new(),
         })
     }
@@ -231,8 +234,12 @@ impl DataPath for Machine {
         self.examine(spec)
     }
 
+    fn is_silent(&self, spec: &str, patience: Duration) -> bool {
+        Machine::is_silent(self, spec, patience)
+    }
+
     fn find_backing(&self, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
-        finding::find(&|spec| self.examine(spec), spec, wanted)
+        finding::find(&|spec| self.examine_stranger(spec), spec, wanted)
     }
 
     fn device_mark(&self, spec: &str) -> u64 {
@@ -328,7 +335,7 @@ impl DataPath for Machine {
     }
 
     fn find_ssd(&self, uuid: Uuid) -> Option<String> {
-        finding::find_ssd(&|spec| self.examine(spec), uuid)
+        finding::find_ssd(&|spec| self.examine_stranger(spec), uuid)
     }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -343,7 +350,7 @@ impl DataPath for Machine {
         self.detach_volume(volume, forget)
     }
 
-    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         self.release_volume(volume)
     }
 
@@ -450,8 +457,12 @@ impl DataPath for Machine {
         addresses::check(address)
     }
 
-    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<(), ControlError> {
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<Option<String>, ControlError> {
         self.withdraw(volume, export, how)
+    }
+
+    fn stable_name(&self, volume: &str) -> Option<Result<String, String>> {
+        self.keep_stable_name(volume)
     }
 
     fn outlives_a_stop(&self, volume: &VolumeRecord, export: &Export) -> bool {
@@ -522,8 +533,13 @@ impl DataPath for Machine {
         self.devices_waited_for()
     }
 
-    fn answers(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.wait_for_backing(&*self.volume(&volume.name)?)
+    fn answers(&self, volume: &VolumeRecord, patience: Duration) -> Result<(), ControlError> {
+        let device = locked(&self.volume(&volume.name)?.backing).as_ref().map(|backing| backing.device.clone());
+        device.map_or(Ok(()), |device| self.wait_for_answer_within(&device, patience))
+    }
+
+    fn ssd_answers(&self, pool: &str, patience: Duration) -> Result<(), ControlError> {
+        self.wait_for_answer_within(&self.pool(pool)?.ssd, patience)
     }
 
     fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {

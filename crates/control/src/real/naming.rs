@@ -1,7 +1,35 @@
-//! Which volume a block device is of, asked from outside of the daemon.
+//! Names of block devices: the stable one that each has, and which volume a device is of, asked from outside of the daemon.
 
+use super::{Machine, locked};
 use crate::store;
+use fuse::StableName;
 use std::path::Path;
+
+impl Machine {
+    /// See [`crate::datapath::DataPath::stable_name`]. No export is kept meanwhile: what is in the place of the name may hang.
+    pub(super) fn keep_stable_name(&self, volume: &str) -> Option<Result<String, String>> {
+        let live = self.volume(volume).ok()?;
+        let name = locked(&live.loop_export).as_ref().map(fuse::LoopExport::stable_name);
+        let name = name.or_else(|| locked(&live.ublk_export).as_ref().map(ublk::UblkExport::stable_name))?;
+        let wanted = match name {
+            StableName::Off => return None,
+            StableName::There(path) => return Some(Ok(path.display().to_string())),
+            StableName::Missing(wanted) => wanted,
+        };
+        let link = match wanted.make() {
+            Ok(link) => link,
+            Err(problem) => return Some(Err(problem)),
+        };
+        let path = link.path().display().to_string();
+        // An export that has gone meanwhile takes the link along.
+        match (&mut *locked(&live.loop_export), &mut *locked(&live.ublk_export)) {
+            (Some(export), _) if export.device_path() == wanted.target => export.set_link(link),
+            (_, Some(export)) if export.device_path() == wanted.target => export.set_link(link),
+            _ => return None,
+        }
+        Some(Ok(path))
+    }
+}
 
 /// The volume of the state directory that the block device of this kernel's name ("ublkb0", "loop3")
 /// is of, and whether it stands under a device that has the same content; `None` if it is no device of ours, or the state cannot

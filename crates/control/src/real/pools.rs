@@ -50,7 +50,7 @@ pub(super) struct LivePool {
     pub(super) samples: Mutex<BTreeMap<u32, Vec<(u64, Proof)>>>,
     /// Backing devices of volumes that went while the shards may still destage to them.
     pub(super) lingering: Mutex<Vec<Backing>>,
-    ssd: DeviceRef,
+    pub(super) ssd: DeviceRef,
     /// Keeps the lock.
     opened: OpenDevice,
     /// The superblock, and the way to it beside the shards.

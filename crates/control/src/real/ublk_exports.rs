@@ -120,6 +120,7 @@ impl Machine {
         let offer = Offer {
             place: made.device_path().display().to_string(),
             stable_path: made.link_path().map(|path| path.display().to_string()),
+            nameless: made.nameless().map(str::to_owned),
             warnings,
             on_restart: match (self.kept.has_keeper(), self.kept.keeps_clients()) {
                 (false, _) => OnRestart::Ends,
@@ -148,43 +149,34 @@ impl Machine {
         }
     }
 
-    pub(super) fn withdraw_ublk(&self, record: &VolumeRecord, how: Withdrawal) -> Result<(), ControlError> {
+    /// Gives what is lost by it.
+    pub(super) fn withdraw_ublk(&self, record: &VolumeRecord, how: Withdrawal) -> Result<Option<String>, ControlError> {
         let volume = self.volume(&record.name)?;
         // Taken out, so that statistics do not wait for the lock while the page cache is written back.
-        let Some(mut made) = locked(&volume.ublk_export).take() else { return Ok(()) };
+        let Some(mut made) = locked(&volume.ublk_export).take() else { return Ok(None) };
         let patience = self.patience(WRITE_BACK_PATIENCE);
-        match how {
+        let gone = match how {
             Withdrawal::DaemonEnds if self.kept.keeps_clients() && !made.is_ending() && made.users().is_some() => {
-                made.park(&self.runtime, patience).map_err(|error| ublk_error(&error))
-            }
-            Withdrawal::DaemonEnds | Withdrawal::Forced => {
-                match made.abandon(&self.runtime, patience) {
-                    Ok(lost) => {
-                        self.kept.forget_ublk(record);
-                        lost.map_or(Ok(()), |lost| Err(ublk_error(&lost)))
-                    }
-                    Err(error) => {
-                        // It is still there, and is to go at the next try.
-                        *locked(&volume.ublk_export) = Some(made);
-                        Err(ublk_error(&error))
-                    }
-                }
+                return made.park(&self.runtime, patience).map(|()| None).map_err(|error| ublk_error(&error));
             }
             Withdrawal::PoolRestarts => {
                 made.suspend();
                 locked(&self.ublk.suspended).insert(record.uuid, (Instant::now(), made));
-                Ok(())
+                return Ok(None);
             }
-            Withdrawal::IfUnused => match made.stop(&self.runtime) {
-                Ok(()) => {
-                    self.kept.forget_ublk(record);
-                    Ok(())
-                }
-                Err(error) => {
-                    *locked(&volume.ublk_export) = Some(made);
-                    Err(ublk_error(&error))
-                }
-            },
+            Withdrawal::DaemonEnds | Withdrawal::Forced => made.abandon(&self.runtime, patience),
+            Withdrawal::IfUnused => made.stop(&self.runtime),
+        };
+        match gone {
+            Ok(lost) => {
+                self.kept.forget_ublk(record);
+                Ok(lost.map(|lost| lost.to_string()))
+            }
+            Err(error) => {
+                // It is still there: it goes on, or is to go at the next try.
+                *locked(&volume.ublk_export) = Some(made);
+                Err(ublk_error(&error))
+            }
         }
     }
 
@@ -249,7 +241,7 @@ impl Machine {
     /// Removes the stable name of a device that has ended.
     pub(super) fn forget_ublk_name(&self, volume: &str) {
         if self.stable_names && !volume.is_empty() {
-            self.told(ublk::forget_name(Path::new(STABLE_DIRECTORY), volume));
+            self.told(ublk::forget_name(Path::new(STABLE_DIRECTORY), volume).map(drop));
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Machine, devices, failed, locked};
 use crate::datapath::{DeviceFacts, DeviceUse, WaitingFor};
 use crate::error::{ControlError, Kind};
 use runtime::{DeviceRef, PoolRef};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How long reactors may take to say what they wait for: they never wait for a device themselves.
@@ -15,18 +15,28 @@ const PATIENCE_MIN: Duration = Duration::from_secs(1);
 /// that the kernel repeats half a minute.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a device may take to show what is on it: a disk that spins up takes ten seconds, a command that the kernel repeats half a minute.
+const LOOK_PATIENCE: Duration = Duration::from_secs(30);
+/// The same of one that may be anybody's.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How soon it is seen that the daemon ends.
+const SLICE: Duration = Duration::from_millis(100);
+
 /// A device that the runtime has open.
 pub(super) struct InUse {
     device: DeviceRef,
     by: DeviceUse,
     /// The pool whose SSD it is, once it runs.
     pool: Option<PoolRef>,
+    /// All its I/O fails from now on.
+    is_given_up: bool,
 }
 
 impl Machine {
     /// A device was opened for a volume or a pool.
     pub(super) fn note_use(&self, device: &DeviceRef, by: DeviceUse, pool: Option<&PoolRef>) {
-        locked(&self.in_use).push(InUse { device: device.clone(), by, pool: pool.cloned() });
+        locked(&self.in_use).push(InUse { device: device.clone(), by, pool: pool.cloned(), is_given_up: false });
     }
 
     /// Closes a device. What the kernel still has in flight is failed, and keeps the device locked until it has ended.
@@ -64,29 +74,69 @@ impl Machine {
         device: &str,
         step: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
     ) -> Result<T, ControlError> {
-        let patience = self.patience(STEP_PATIENCE);
+        self.patiently_within(STEP_PATIENCE, device, step)
+    }
+
+    /// The same, not longer than that.
+    pub(super) fn patiently_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        device: &str,
+        step: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
+    ) -> Result<T, ControlError> {
+        let (patience, was_ending) = (self.patience(patience), self.is_ending());
         let (done, result) = channel();
         let spawned = std::thread::Builder::new().name("device step".into()).spawn(move || {
             // Whoever asked may have stopped waiting.
             drop(done.send(step()));
         });
         spawned.map_err(|e| failed(&format!("no thread can be started ({e})"), "raise the thread limit"))?;
-        match result.recv_timeout(patience) {
+        match self.receive(&result, patience, was_ending) {
             Ok(result) => result,
             Err(RecvTimeoutError::Disconnected) => Err(failed(&format!("a look at {device} failed"), "see the log")),
             Err(RecvTimeoutError::Timeout) => Err(ControlError::Device {
                 path: device.into(),
                 problem: format!("it has not answered for {} s", patience.as_secs()),
-                remedy: "check the device, then try again or restart the daemon".into(),
+                remedy: "check the device, then try again".into(),
                 kind: Kind::Failed,
             }),
         }
     }
 
+    /// Waits for a device that may not answer; not any more once the daemon has begun to end, unless that had begun before.
+    pub(super) fn receive<T>(&self, answer: &Receiver<T>, patience: Duration, was_ending: bool) -> Result<T, RecvTimeoutError> {
+        let begun = Instant::now();
+        loop {
+            let left = patience.saturating_sub(begun.elapsed());
+            match answer.recv_timeout(left.min(SLICE)) {
+                Err(RecvTimeoutError::Timeout) if left > SLICE && (was_ending || !self.is_ending()) => {}
+                result => return result,
+            }
+        }
+    }
+
     pub(super) fn examine(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
-        self.probe_path(spec)?;
+        self.examine_within(spec, LOOK_PATIENCE)
+    }
+
+    /// Looks at a device that may be anybody's, among all others: whatever it is, nobody waits long for it. One that answers late is found by the
+    /// next search.
+    pub(super) fn examine_stranger(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
+        if self.is_silent(spec, STRANGER_PATIENCE) {
+            return Err(failed(&format!("{spec} does not answer"), "check the device"));
+        }
+        self.examine_within(spec, STRANGER_PATIENCE)
+    }
+
+    fn examine_within(&self, spec: &str, patience: Duration) -> Result<DeviceFacts, ControlError> {
+        self.probe_path(spec, patience)?;
         let device = spec.to_string();
-        self.patiently(spec, move || devices::examine(&device))
+        self.patiently_within(patience, spec, move || devices::examine(&device))
+    }
+
+    /// Whether the device was given up by [`Machine::give_up_device`].
+    pub(super) fn is_given_up(&self, device: &DeviceRef) -> bool {
+        locked(&self.in_use).iter().any(|used| used.is_given_up && used.device.is(device))
     }
 
     pub(super) fn devices_waited_for(&self) -> Vec<WaitingFor> {
@@ -118,6 +168,7 @@ impl Machine {
             // First: a shard must not take the end of its I/O for a failure of the SSD, after which writes would go on without it.
             self.runtime.abandon_pool(&pool).map_err(|e| failed(&e, ""))?;
         }
+        locked(&self.in_use).iter_mut().filter(|used| used.device.is(&device)).for_each(|used| used.is_given_up = true);
         self.runtime.give_up_device(&device).map_err(|e| failed(&e, ""))
     }
 }

@@ -203,7 +203,7 @@ fn where_to_look(action: &Action) -> String {
         Action::VolumeSet { name, .. }
         | Action::VolumeRename { to: name, .. }
         | Action::VolumeStart { name }
-        | Action::VolumeStop { name }
+        | Action::VolumeStop { name, .. }
         | Action::VolumeDropCache { name }
         | Action::VolumeGrow { name } => {
             format!("check with `hearth volume show {name}`")

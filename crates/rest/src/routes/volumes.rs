@@ -94,11 +94,11 @@ pub async fn volume_start(State(app): Shared, Name(name): Name, _: Nothing) -> A
 
 /// Stops a volume that is not in use; its cache is kept.
 #[utoipa::path(
-    post, path = "/api/v1/volumes/{name}/stop", tag = "volumes", params(VolumeName),
+    post, path = "/api/v1/volumes/{name}/stop", tag = "volumes", params(VolumeName, Stopping),
     responses((status = 200, description = "It is stopped, and its backing device is free.", body = Done))
 )]
-pub async fn volume_stop(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
-    run(&app, Action::VolumeStop { name }).await
+pub async fn volume_stop(State(app): Shared, Name(name): Name, Asked(asked): Asked<Stopping>, _: Nothing) -> Answered {
+    run(&app, Action::VolumeStop { name, give_up: asked.give_up }).await
 }
 
 /// Drops the clean cache of a volume.
@@ -182,6 +182,16 @@ pub struct Removing {
     /// Lose the dirty data instead of destaging it.
     #[serde(default)]
     drop_dirty: bool,
+}
+
+/// What is lost.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Stopping {
+    /// Also if its backing device does not answer: requests in flight fail; dirty data stays on the SSD.
+    #[serde(default)]
+    give_up: bool,
 }
 
 /// Which range.

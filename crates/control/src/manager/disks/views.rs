@@ -44,6 +44,7 @@ fn view_of(disk: DiskRecord, ssd: String, live: LiveVolume, has_ssd: bool) -> Di
     let is_lost = live.attached && !has_ssd;
     let refused = live.refused.as_ref().map(crate::manager::known::disk_refusal);
     let trouble = refused.or_else(|| live.trouble.clone()).or_else(|| live.lacking.values().next().cloned()).or_else(|| is_lost.then(lost));
+    let trouble = trouble.or_else(|| live.nameless.clone());
     let (problem, remedy) = trouble.map(|Trouble { problem, remedy }| (problem, remedy)).unzip();
     DiskView {
         uuid: disk.uuid,

@@ -442,7 +442,7 @@ impl DataPath for World {
         0
     }
 
-    fn release(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
         self.engine(|engine| engine.front.remove_volume(place))?;
         // A device that failed is let go all the same.
@@ -451,7 +451,8 @@ impl DataPath for World {
         self.engine(|engine| {
             engine.samples.insert(volume.id, assembly::samples_of_shards(&engine.shards, place));
             engine.backing.remove(&place.0);
-        })
+        })?;
+        Ok(None)
     }
 
     fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -578,8 +579,8 @@ impl DataPath for World {
         Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
     }
 
-    fn unexport(&self, _volume: &VolumeRecord, _export: &Export, _how: Withdrawal) -> Result<(), ControlError> {
-        Ok(())
+    fn unexport(&self, _volume: &VolumeRecord, _export: &Export, _how: Withdrawal) -> Result<Option<String>, ControlError> {
+        Ok(None)
     }
 
     fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
