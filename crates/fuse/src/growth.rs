@@ -45,7 +45,9 @@ impl LoopExport {
     /// A sentence for the administrator: the device goes on with the size that it had.
     pub fn capacity_changed(&mut self, size_bytes: u64) -> Result<(), String> {
         let shown = self.device_path.display().to_string();
-        let failed = |why: String| format!("{shown} has not grown yet ({why}): give `hearth volume grow {}` again", self.name);
+        let failed = |why: String| {
+            format!("{shown} has not grown yet ({why}): give `hearth volume grow {}`, or of a disk `hearth disk resize`, again", self.name)
+        };
         self.file.forget_size().map_err(|error| failed(error.to_string()))?;
         let (device, path) = (self.device.clone(), self.file.path.clone());
         let grow = move || {

@@ -58,7 +58,7 @@ impl Session {
                     follow(&self.client, &self.interrupt, job)?;
                 }
                 let disk: DiskView = self.client.get(&path)?;
-                self.print(&disk, |disk| format!("disk {}: its size is {} now\n", disk.name, human::bytes(disk.size_bytes)))?;
+                self.print(&disk, resized)?;
                 self.tell_cache_anew(&disk.pool, gave_room)
             }
             // Without --export none is left: the command line asks for one of the two.
@@ -103,6 +103,13 @@ fn made(disk: &DiskView) -> String {
     let (size, places) = (human::bytes(disk.size_bytes), places(disk));
     let offered = if places.is_empty() { String::new() } else { format!(": {places}") };
     format!("disk {} made: {size} on {}, without checksums{offered}\n", disk.name, disk.ssd)
+}
+
+/// What a change of size came to.
+fn resized(disk: &DiskView) -> String {
+    let told = format!("its size is {} now", human::bytes(disk.size_bytes));
+    let told = std::iter::once(told).chain(disk.size_reach.iter().cloned()).collect::<Vec<_>>().join("; ");
+    format!("disk {}: {told}\n", disk.name)
 }
 
 /// All disks, one line each.

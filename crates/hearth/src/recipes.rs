@@ -372,6 +372,7 @@ mod tests {
             ssd: "/dev/nvme0n1".into(),
             pieces: Vec::new(),
             size_bytes: 1 << 30,
+            size_reach: Vec::new(),
             checksummed: false,
             sector_bytes: Some(4096),
             exports: of_volume.exports.clone(),

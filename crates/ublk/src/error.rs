@@ -21,7 +21,10 @@ pub enum UblkError {
         by: String,
     },
     /// The kernel cannot change the size of a device.
-    #[error("{device:?} keeps its size until it is made anew, since changing it needs Linux 6.16: unmount it, then restart the daemon")]
+    #[error(
+        "{device:?} keeps its size until it is made anew, since changing it needs Linux 6.16: unmount it, then give `hearth volume grow`, or \
+         of a disk `hearth disk resize`, again"
+    )]
     KeepsSize {
         /// The block device.
         device: PathBuf,

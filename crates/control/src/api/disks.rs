@@ -77,6 +77,9 @@ pub struct DiskView {
     pub pieces: Vec<DiskPiece>,
     /// Its size.
     pub size_bytes: u64,
+    /// Since its last change of size: who has the new one, and who gets it when, a clause each.
+    #[serde(default)]
+    pub size_reach: Vec<String>,
     /// Whether its blocks have checksums: never so far, it is a part of the SSD and nothing else.
     pub checksummed: bool,
     /// Its sector size; null until it was served.

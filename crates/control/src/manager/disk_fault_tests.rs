@@ -267,6 +267,17 @@ fn an_idle_block_device_gets_its_size_by_being_made_anew() {
     run(&manager, resize("a", 18)).expect("it grows in use");
     assert_eq!(told(&manager), 1);
     check(&world, &manager, "in use");
+    let reach = |manager: &Manager| match manager.handle(Action::DiskShow { name: "a".into() }) {
+        Ok(Answer::Disk(disk)) => disk.size_reach.join("; "),
+        other => panic!("{other:?}"),
+    };
+    assert!(reach(&manager).contains("the block device keeps its size"), "who asks is told: {}", reach(&manager));
+    // Given again once nobody uses it, the command mends it.
+    world.inside().mapped.clear();
+    run(&manager, resize("a", 18)).expect("it has that size");
+    assert!(!reach(&manager).contains("keeps"), "{}", reach(&manager));
+    assert!(reach(&manager).contains("have it"), "{}", reach(&manager));
+    check(&world, &manager, "again");
 }
 
 /// Small numbers, different for each thread.

@@ -200,10 +200,17 @@ impl Manager {
         Ok(())
     }
 
-    /// Makes the block device anew that could not be told its new size, if nobody uses it. Gives whether there is one that has the size.
+    /// Makes the block device anew that could not be told its new size, if nobody uses it, and nobody is logged in where it is shared. Gives
+    /// whether there is one that has the size.
     pub(super) fn renew_idle_device(&self, volume: &VolumeRecord) -> bool {
         let Some(device) = self.offered(volume).into_iter().find(|export| export.is_device()) else { return false };
-        if self.check_one_unused(volume, device).is_err() || self.withdraw_one(volume, device, Withdrawal::IfUnused).is_err() {
+        if volume.attachment.is_some() || !self.withdraw_idle_shares(volume) {
+            return false;
+        }
+        let is_used = self.data().export_in_use(volume, &device).is_some();
+        if is_used || self.withdraw_one(volume, device, Withdrawal::IfUnused).is_err() {
+            let place = self.memory().volumes.get(&volume.name).and_then(|live| live.exports.get(&device).cloned());
+            place.into_iter().for_each(|place| self.offer_shares(&volume.name, &place));
             return false;
         }
         self.export_missing(volume).is_ok()
@@ -292,7 +299,7 @@ impl Manager {
         }
     }
 
-    fn offered(&self, volume: &VolumeRecord) -> Vec<Export> {
+    pub(super) fn offered(&self, volume: &VolumeRecord) -> Vec<Export> {
         self.memory().volumes.get(&volume.name).map(|v| v.exports.keys().copied().collect()).unwrap_or_default()
     }
 

@@ -415,7 +415,8 @@ impl DataPath for World {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         inside.served_bytes.insert(volume.name.clone(), volume.size_bytes);
-        Ok(Vec::new())
+        let warning = inside.disks.keeps_size.then(|| "the block device keeps its size".to_owned());
+        Ok(warning.into_iter().collect())
     }
 
     fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {

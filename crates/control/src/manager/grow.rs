@@ -15,7 +15,7 @@ use crate::api::Severity;
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::Named;
-use crate::state::VolumeRecord;
+use crate::state::{ShareRecord, VolumeRecord};
 use crate::words::Export;
 use types::VOLUME_BYTES_MAX;
 
@@ -40,8 +40,8 @@ impl Manager {
             let remedy = "make it as large as it was; for a smaller volume, remove this one and add it anew".into();
             return Err(refused(&record, problem, remedy));
         }
-        // What is on record may not be served yet: an earlier try ended half way.
-        self.grow_to(&record, device_bytes)?;
+        // What is on record may not be served yet, or users of an export may not have it: an earlier try ended half way.
+        let reach = self.grow_to(&record, device_bytes)?;
         let told = match is == was {
             true => format!("its size is {}, as that of its backing device", human::bytes(is)),
             false => {
@@ -50,11 +50,11 @@ impl Manager {
                 told
             }
         };
-        Ok(told + if record.exports.iter().any(|export| matches!(export, Export::Nbd | Export::NbdTcp(_))) { NBD_NOTE } else { "" })
+        Ok([vec![told], reach].concat().join("; "))
     }
 
-    /// Steps 1 and 2, of a volume that is claimed.
-    pub(super) fn grow_to(&self, record: &VolumeRecord, device_bytes: u64) -> Result<(), ControlError> {
+    /// Steps 1 and 2, of a volume that is claimed. Gives who has the new size, and who gets it when, a clause each.
+    pub(super) fn grow_to(&self, record: &VolumeRecord, device_bytes: u64) -> Result<Vec<String>, ControlError> {
         let set = |size_bytes: u64, identity_bytes: u64| {
             self.change(|state| {
                 let volume = state.volume_mut(&record.name)?;
@@ -66,22 +66,47 @@ impl Manager {
         let grown = set(record.bytes_of(device_bytes), device_bytes)?.ok_or_else(unknown)?;
         match self.data().grow(&grown) {
             Ok(warnings) => {
-                // A block device that keeps its size has nothing that initiators could be told.
-                let follow = warnings.is_empty() || self.renew_idle_device(&grown);
-                for warning in warnings.into_iter().filter(|_| !follow) {
+                let reach = self.reach_of_size(&grown, &warnings);
+                for warning in warnings.into_iter().filter(|_| !reach.has_device) {
                     self.events().note(Severity::Warning, &record.name, warning);
                 }
                 self.set_live_volume(&record.name, |live| live.backing_bytes = None);
-                if follow && grown.size_bytes != record.size_bytes {
-                    self.refresh_shares(&grown);
-                }
-                Ok(())
+                Ok(reach.told)
             }
             Err(error) => {
                 set(record.size_bytes, record.identity.size_bytes)?;
                 Err(error)
             }
         }
+    }
+
+    /// The exports of a volume or disk have been told its size; `warnings` say which block device did not take it. That one is made anew if
+    /// nobody uses it. Whoever asks again has all that can have it now get it.
+    pub(super) fn reach_of_size(&self, volume: &VolumeRecord, warnings: &[String]) -> Reach {
+        let has_device = warnings.is_empty() || self.renew_idle_device(volume);
+        let mut told = if has_device { Vec::new() } else { warnings.to_vec() };
+        let (mut nbd, mut machines) = (false, false);
+        for export in self.offered(volume) {
+            match export {
+                Export::Nbd | Export::NbdTcp(_) | Export::NbdTls(_) => nbd = true,
+                Export::VhostUser(_) => machines = true,
+                _ if has_device => {
+                    let place = self.memory().volumes.get(&volume.name).and_then(|live| live.exports.get(&export).cloned());
+                    told.push(format!("users of {} have it", place.unwrap_or_else(|| format!("the export {export}"))));
+                }
+                _ => {}
+            }
+        }
+        told.extend(machines.then(|| "virtual machines have it".to_owned()));
+        told.extend(nbd.then(|| "NBD clients see it when they connect anew".to_owned()));
+        if has_device {
+            told.extend(self.refresh_shares(volume));
+        } else {
+            // A block device that keeps its size has nothing that initiators could be told.
+            let keep = |share: &ShareRecord| format!("{} initiators keep the old size as long as the device does", share.protocol.title());
+            told.extend(volume.shares.iter().map(keep));
+        }
+        Reach { has_device, told }
     }
 
     /// Whether the backing device of a running volume has another size than the volume. Told once for each size.
@@ -101,8 +126,13 @@ impl Manager {
     }
 }
 
-/// What clients of an NBD export have to know.
-const NBD_NOTE: &str = "; NBD clients see it when they connect anew";
+/// Whom a new size has reached.
+pub(super) struct Reach {
+    /// The block device, if there is one, has it.
+    pub(super) has_device: bool,
+    /// Who has it, and who gets it when, a clause each.
+    pub(super) told: Vec<String>,
+}
 
 /// What to tell of a volume that is served over a device of another size, and what to do.
 pub(super) fn other_size(volume: &VolumeRecord, device_bytes: u64) -> (String, String) {

@@ -5,6 +5,7 @@ use super::fake::{Device, World};
 use crate::api::{Action, Answer, PoolCreate, VolumeAdd, VolumeView};
 use crate::manager::waiting::Watched;
 use crate::options::OptionsPatch;
+use crate::words::Export;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +19,11 @@ fn open(world: &World) -> Manager {
 
 /// A volume "v" of 1 GiB over /disk, in a pool.
 fn world() -> World {
+    world_with(Vec::new())
+}
+
+/// The same with these exports.
+fn world_with(exports: Vec<Export>) -> World {
     let world = World::default();
     world.inside().devices.insert("/ssd".into(), Device { size_bytes: GIB, ..Device::default() });
     world.inside().devices.insert("/disk".into(), Device { size_bytes: GIB, serial: "S1".into(), ..Device::default() });
@@ -28,7 +34,7 @@ fn world() -> World {
         name: "v".into(),
         pool: "p".into(),
         backing: "/disk".into(),
-        exports: Vec::new(),
+        exports,
         options: OptionsPatch::default(),
         sector_bytes: None,
     };
@@ -83,6 +89,26 @@ fn a_device_that_grew_is_told_of_once_and_served_when_asked() {
     manager.watch_devices(&mut watched);
     assert_eq!(view(&manager).backing_size_bytes, None);
     assert!(grow(&manager).expect("nothing is to be done").contains("as that of its backing device"));
+}
+
+/// Who asks for growth learns who has it, and asks again once nobody uses what could not be told.
+#[test]
+fn a_block_device_that_keeps_its_size_is_in_the_answer_until_it_is_mended() {
+    let world = world_with(vec![Export::Loop, Export::Nbd]);
+    let manager = open(&world);
+    resize(&world, 2 * GIB);
+    world.inside().disks.keeps_size = true;
+    world.add_mapped("user", GIB);
+    world.inside().mapped.get_mut("user").expect("it is there").table = "/loop/v".into();
+    for (again, expected) in [(false, "its size is 2 GiB now (it was 1 GiB)"), (true, "its size is 2 GiB, as that of its backing device")] {
+        let told = grow(&manager).expect("the volume has grown");
+        assert!(told.starts_with(expected), "{again}: {told}");
+        assert!(told.contains("the block device keeps its size") && told.contains("NBD clients see it when they connect anew"), "{told}");
+        assert!(!told.contains("have it"), "{told}");
+    }
+    world.inside().mapped.clear();
+    let told = grow(&manager).expect("nobody uses it");
+    assert!(told.contains("users of /loop/v have it") && !told.contains("keeps"), "{told}");
 }
 
 #[test]

@@ -226,6 +226,8 @@ struct LiveVolume {
     lacking: BTreeMap<Export, Trouble>,
     on_restart: BTreeMap<Export, OnRestart>,
     export_notes: BTreeMap<Export, String>,
+    /// Who has its present size, and who gets it when, since it was last changed.
+    size_reach: Vec<String>,
     stable_path: Option<String>,
     /// Why its block device has no stable name.
     nameless: Option<Trouble>,
@@ -254,6 +256,7 @@ impl LiveVolume {
             lacking: BTreeMap::new(),
             on_restart: BTreeMap::new(),
             export_notes: BTreeMap::new(),
+            size_reach: Vec::new(),
             stable_path: None,
             nameless: None,
             shares: BTreeMap::new(),

@@ -88,6 +88,8 @@ impl Manager {
         let target = names::target(protocol, record.uuid.0);
         self.events().note(Severity::Info, name, format!("shared by {} at {} as {target}", protocol.title(), listed(&share)));
         if let Some(other) = record.shares.first() {
+            // It is not the only one any more, which some servers have to know.
+            self.offer_share(&saved, other, &device);
             let message = format!(
                 "it is shared by {} and {}: reservations of one are not seen by the other",
                 other.protocol.title(),
@@ -231,16 +233,29 @@ impl Manager {
         })
     }
 
-    /// The volume has another size. Initiators learn of it where their protocol can tell them.
-    pub(super) fn refresh_shares(&self, volume: &VolumeRecord) {
-        for share in &volume.shares {
+    /// The volume has another size. Initiators learn of it where their protocol can tell them. Gives what was told, a clause each.
+    pub(super) fn refresh_shares(&self, volume: &VolumeRecord) -> Vec<String> {
+        let refresh = |share: &ShareRecord| {
             let title = share.protocol.title();
-            let message = match self.data().refresh_share(volume, share.protocol) {
+            let told = match self.data().refresh_share(volume, share.protocol) {
                 Ok(told) => format!("{title} {told}"),
                 Err(error) => format!("{title} initiators were not told the new size: {error}"),
             };
-            self.events().note(Severity::Info, &volume.name, message);
+            self.events().note(Severity::Info, &volume.name, &told);
+            told
+        };
+        volume.shares.iter().map(refresh).collect()
+    }
+
+    /// Takes the shares of a block device away that nobody is logged in to, so that it can be made anew: they come again with it. Gives
+    /// whether none is left.
+    pub(super) fn withdraw_idle_shares(&self, volume: &VolumeRecord) -> bool {
+        let Ok(now) = self.exported_record(&volume.name) else { return false };
+        let is_idle = now.shares.iter().all(|share| self.check_nobody_connected(&now, share.protocol).is_ok());
+        if is_idle {
+            self.withdraw_shares(&now);
         }
+        is_idle
     }
 
     fn check_nobody_connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {

@@ -164,7 +164,8 @@ impl Manager {
                 return Err(ControlError::BadCombination(problem, remedy));
             }
             self.shrink_disk(&disk, now_bytes, &pool)?;
-        } else if self.disk_waits(name) {
+        } else {
+            // Who asks again has its users told again.
             self.serve_disk(&disk, &pool)?;
         }
         self.disk_view(name).map(|view| Answer::Disk(Box::new(view)))
@@ -183,9 +184,7 @@ impl Manager {
         self.save_disk(&disk)?;
         self.end_change_of(pool);
         self.tell_size(before, &disk);
-        self.serve_with_its_size(&disk, pool)?;
-        self.refresh_shares(&disk.as_volume(&pool.ssd));
-        Ok(())
+        self.serve_with_its_size(&disk, pool)
     }
 
     fn shrink_disk(&self, before: &DiskRecord, size_bytes: u64, pool: &PoolRecord) -> Result<(), ControlError> {

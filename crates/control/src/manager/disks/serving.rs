@@ -18,9 +18,11 @@ impl Manager {
         let made = if was_there {
             let warnings = self.data().grow_disk(disk)?;
             let made = self.export_missing(&volume);
-            if !warnings.is_empty() && !self.renew_idle_device(&volume) {
-                warnings.into_iter().for_each(|warning| self.events().note(Severity::Warning, name, warning));
+            let reach = self.reach_of_size(&volume, &warnings);
+            for warning in warnings.into_iter().filter(|_| !reach.has_device) {
+                self.events().note(Severity::Warning, name, warning);
             }
+            self.set_live_volume(name, |live| live.size_reach = reach.told);
             made
         } else {
             let sector_bytes = self.data().attach_disk(disk)?;

@@ -52,6 +52,7 @@ fn view_of(disk: DiskRecord, ssd: String, live: LiveVolume, has_ssd: bool) -> Di
         problem,
         remedy,
         size_bytes: disk.size_bytes(),
+        size_reach: live.size_reach,
         pool: disk.pool,
         ssd,
         pieces: disk.pieces.iter().map(|piece| DiskPiece { offset_bytes: piece.at_bytes, size_bytes: piece.bytes() }).collect(),
