@@ -161,7 +161,7 @@ export function pool(name: string, ssd: string, size_bytes: number): PoolView {
 function content(of: PoolView, cached_bytes: number): ContentStats {
   const blocks = Math.round(cached_bytes / 4096);
   return {
-    level: of.content, reference_blocks: Math.round(blocks * 0.05), associated_blocks: Math.round(blocks * 0.21), independent_blocks: Math.round(blocks * 0.66), zero_blocks: Math.round(blocks * 0.08), cached_bytes, stored_bytes: Math.round(cached_bytes / 1.62), effective_capacity: 1.62,
+    level: of.content, reference_blocks: Math.round(blocks * 0.05), associated_blocks: Math.round(blocks * 0.21), independent_blocks: Math.round(blocks * 0.66), zero_blocks: Math.round(blocks * 0.08), uncached_reference_blocks: Math.round(blocks * 0.02), cached_bytes, stored_bytes: Math.round(cached_bytes / 1.62), effective_capacity: 1.62,
     saved_bytes: 311 * GIB, encoded_blocks: 91_004_221, encoding_cpu_us_per_block: 11.4, bases_in_memory_blocks: 20_760, index_bytes: blocks * 16, hint_bytes: blocks * 3, memory_bytes_per_block: 19.2,
     steps: { db: [{ step: "lz4", open: true, open_shards: 4, shards: 4, saved_part: 0.38, opens_from_part: 0.024 }, { step: "similar", open: false, open_shards: 1, shards: 4, saved_part: 0.11, opens_from_part: 0.059 }, { step: "zstd", open: false, open_shards: 0, shards: 4, saved_part: 0.02, opens_from_part: 0.073 }] },
   };

@@ -104,6 +104,7 @@ export interface ContentStats {
   associated_blocks: number;
   independent_blocks: number;
   zero_blocks: number;
+  uncached_reference_blocks: number;
   cached_bytes: number;
   stored_bytes: number;
   effective_capacity: number | null;
@@ -336,6 +337,8 @@ export interface VolumeStats {
   written_bytes: number;
   flushes: number;
   discards: number;
+  own_reads: number;
+  own_read_bytes: number;
   read_hits_ram: number;
   read_hits_ssd: number;
   read_misses: number;

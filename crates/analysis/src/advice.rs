@@ -134,6 +134,8 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
         let days = load.window_ms().max(1) as f64 / DAY_MS;
         curve.written_in_window_at(ssd_bytes) / question.stored_share.max(0.01) / days
     };
+    // Where a share is not told yet, hits of as many and more are not either: what is unknown in one line is not known in the next.
+    let untold_from = told.iter().filter(|(_, told)| told.is_err()).map(|(share, _)| *share).fold(f64::INFINITY, f64::min);
     let mut needed = Vec::new();
     for (share, told) in told {
         // However wide the band is, all of it fits into RAM.
@@ -160,7 +162,7 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
         needed.push((share, result));
     }
     let point = |ssd_bytes: f64| {
-        let hits = curve.hits_at(ssd_bytes)?;
+        let hits = curve.hits_at(ssd_bytes).filter(|hits| *hits < untold_from)?;
         let band = half_band(hits).min(0.9);
         let (low, high) = (curve.clamped_hits_at(ssd_bytes * (1.0 - band)), curve.clamped_hits_at(ssd_bytes * (1.0 + band)));
         let (low, high) = (low.min(hits - MINIATURE_HITS).max(0.0), high.max(hits + MINIATURE_HITS).min(1.0));
@@ -320,6 +322,26 @@ mod tests {
         let slowest = answer.curve.first().and_then(|point| point.read_us).expect("latencies are known");
         assert!(answer.curve.iter().all(|point| point.read_us.is_some_and(|us| us <= slowest)), "{:?}", answer.curve);
         assert!(answer.curve.is_sorted_by(|one, other| one.ssd_bytes <= other.ssd_bytes && one.hits <= other.hits));
+    }
+
+    /// Half of the reads are of a thousand blocks, always; the others of a part that has been growing.
+    #[test]
+    fn no_size_is_told_to_bring_what_is_not_told_yet() {
+        let mut watch = Watch::new(0, Writes::Refresh, Limits { lines: 8192, uses: 1 << 18 });
+        for n in 0..300_000u64 {
+            let time_ms = n / 4;
+            watch.advance(time_ms);
+            watch.count(Totals { read_blocks: 1, ..Totals::default() });
+            let growing = if n < 225_000 { 2_000 } else { 12_000 };
+            let block = if line_hash(n, 1) % 2 == 0 { line_hash(n, 5) % 1000 } else { 1000 + line_hash(n, 5) % growing };
+            watch.see(Seen { block: line_hash(block, 3) % (1 << 40), is_write: false, is_scan: false, time_ms });
+        }
+        let answer = answer(&watch, &question());
+        let untold: Vec<f64> =
+            answer.needed.iter().filter(|(_, needed)| matches!(needed, Err(Untold::NotYet(_)))).map(|(share, _)| *share).collect();
+        let first = *untold.first().expect("the growing part is not known yet");
+        assert!(first > 0.5 || answer.needed.len() == untold.len(), "{:?}", answer.needed);
+        assert!(answer.curve.iter().chain(&answer.now).all(|point| point.hits < first), "{first}: {:?}", answer.curve);
     }
 
     #[test]

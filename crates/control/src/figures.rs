@@ -61,6 +61,22 @@ pub struct Clients {
     pub all: Histogram,
 }
 
+/// How long the requests of a second took, as the history keeps it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Durations {
+    /// All of them together, in microseconds.
+    pub sum_us: f64,
+    /// How many by step of [`Histogram::steps`], of those with any.
+    pub steps: Vec<(usize, u64)>,
+}
+
+impl Durations {
+    /// What the histogram of a second says.
+    pub fn of(histogram: &Histogram) -> Durations {
+        Durations { sum_us: histogram.sum_ns() as f64 / 1000.0, steps: histogram.steps().collect() }
+    }
+}
+
 /// Outcomes that the backing device served, in whole or in part.
 pub const SERVED_BY_BACKING: [&str; 3] = ["miss", "bypass", "write_through"];
 

@@ -114,8 +114,16 @@ struct Progress {
     told: Instant,
     done_bytes: u64,
     total_bytes: u64,
-    /// (when, bytes done), within the rate window.
-    samples: VecDeque<(Instant, u64)>,
+    /// Within the rate window.
+    samples: VecDeque<Reached>,
+}
+
+/// How far a job was.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    at: Instant,
+    done_bytes: u64,
+    rest_bytes: u64,
 }
 
 impl Job {
@@ -191,9 +199,9 @@ impl Job {
         let now = Instant::now();
         let mut progress = self.progress();
         (progress.done_bytes, progress.total_bytes) = (done_bytes, total_bytes);
-        progress.samples.push_back((now, done_bytes));
+        progress.samples.push_back(Reached { at: now, done_bytes, rest_bytes: total_bytes.saturating_sub(done_bytes) });
         // One from before the window stays: between two of them there is a rate, however rarely they come.
-        while progress.samples.get(1).is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
+        while progress.samples.get(1).is_some_and(|reached| now.duration_since(reached.at) > RATE_WINDOW) {
             progress.samples.pop_front();
         }
         if now.duration_since(progress.told) >= TELL {
@@ -226,8 +234,6 @@ impl Job {
     pub fn view(&self) -> JobView {
         let progress = self.progress();
         let now = progress.ended.unwrap_or_else(Instant::now);
-        let rate_bytes = rate(&progress.samples, now);
-        let rest_bytes = progress.total_bytes.saturating_sub(progress.done_bytes);
         let running = progress.state == JobState::Running;
         JobView {
             id: self.id,
@@ -236,8 +242,8 @@ impl Job {
             state: progress.state.clone(),
             done_bytes: progress.done_bytes,
             total_bytes: progress.total_bytes,
-            rate_bytes,
-            left_s: rest_bytes.checked_div(rate_bytes).filter(|_| running && progress.total_bytes > 0),
+            rate_bytes: rate(&progress.samples, now),
+            left_s: left_s(&progress.samples, now).filter(|_| running && progress.total_bytes > 0),
             elapsed_ms: now.duration_since(self.began).as_millis() as u64,
         }
     }
@@ -248,12 +254,22 @@ impl Job {
 }
 
 /// Bytes per second until now: what came in a moment, with nothing since, has taken as long as that is ago.
-fn rate(samples: &VecDeque<(Instant, u64)>, now: Instant) -> u64 {
-    let (Some((from, first)), Some((_, last))) = (samples.front(), samples.back()) else {
+fn rate(samples: &VecDeque<Reached>, now: Instant) -> u64 {
+    per_second(samples, now, |first, last| last.done_bytes.saturating_sub(first.done_bytes))
+}
+
+/// Seconds until nothing is left, at the pace at which that becomes less: clients may add to it. None where it does not become less.
+fn left_s(samples: &VecDeque<Reached>, now: Instant) -> Option<u64> {
+    let rest_bytes = samples.back()?.rest_bytes;
+    rest_bytes.checked_div(per_second(samples, now, |first, last| first.rest_bytes.saturating_sub(last.rest_bytes)))
+}
+
+fn per_second(samples: &VecDeque<Reached>, now: Instant, bytes: impl Fn(&Reached, &Reached) -> u64) -> u64 {
+    let (Some(first), Some(last)) = (samples.front(), samples.back()) else {
         return 0;
     };
-    let elapsed_ms = now.duration_since(*from).as_millis() as u64;
-    (last.saturating_sub(*first)).saturating_mul(1000).checked_div(elapsed_ms).unwrap_or(0)
+    let elapsed_ms = now.duration_since(first.at).as_millis() as u64;
+    bytes(first, last).saturating_mul(1000).checked_div(elapsed_ms).unwrap_or(0)
 }
 
 /// All jobs.
@@ -342,13 +358,24 @@ mod tests {
         assert!(jobs.get(999).is_err());
     }
 
+    /// Of a whole of 1000 bytes: (milliseconds, done).
+    fn reached(start: Instant, samples: &[(u64, u64)]) -> VecDeque<Reached> {
+        let one = |(ms, done_bytes): &(u64, u64)| Reached {
+            at: start + Duration::from_millis(*ms),
+            done_bytes: *done_bytes,
+            rest_bytes: 1000u64.saturating_sub(*done_bytes),
+        };
+        samples.iter().map(one).collect()
+    }
+
     #[test]
     fn the_rate_is_that_of_the_window() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(rate(&VecDeque::from([(at(0), 0), (at(500), 5), (at(2000), 200)]), at(2000)), 100);
-        assert_eq!(rate(&VecDeque::from([(at(0), 7)]), at(1000)), 0);
-        assert_eq!(rate(&VecDeque::new(), at(0)), 0);
+        let samples = reached(start, &[(0, 0), (500, 5), (2000, 200)]);
+        assert_eq!((rate(&samples, at(2000)), left_s(&samples, at(2000))), (100, Some(8)));
+        assert_eq!(rate(&reached(start, &[(0, 7)]), at(1000)), 0);
+        assert_eq!((rate(&VecDeque::new(), at(0)), left_s(&VecDeque::new(), at(0))), (0, None));
     }
 
     #[test]
@@ -356,8 +383,22 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         // 64 KiB in a millisecond, then nothing for two minutes.
-        let samples = VecDeque::from([(at(0), 0), (at(1), 64 << 10)]);
+        let samples = reached(start, &[(0, 0), (1, 64 << 10)]);
         assert_eq!((rate(&samples, at(1000)), rate(&samples, at(120_000))), (64 << 10, 546));
+    }
+
+    #[test]
+    fn nobody_knows_when_it_ends_while_clients_add_as_much_as_goes_home() {
+        let start = Instant::now();
+        let one = |ms, done_bytes, rest_bytes| Reached { at: start + Duration::from_millis(ms), done_bytes, rest_bytes };
+        let at = start + Duration::from_secs(10);
+        let even = VecDeque::from([one(0, 0, 500), one(10_000, 1000, 500)]);
+        assert_eq!((rate(&even, at), left_s(&even, at)), (100, None));
+        let growing = VecDeque::from([one(0, 0, 500), one(10_000, 1000, 900)]);
+        assert_eq!((rate(&growing, at), left_s(&growing, at)), (100, None));
+        // 100 bytes a second go home, half of which clients write anew.
+        let slow = VecDeque::from([one(0, 0, 1000), one(10_000, 1000, 500)]);
+        assert_eq!((rate(&slow, at), left_s(&slow, at)), (100, Some(10)));
     }
 
     #[test]

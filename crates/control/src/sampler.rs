@@ -1,7 +1,7 @@
 //! From counters to what happened in a second. Pure: figures and facts go in, a sample and what is worth an event come out.
 
 use crate::api::{DiskSample, Health, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};
-use crate::figures::{Figures, OUTCOMES, SERVED_BY_BACKING, VolumeFigures};
+use crate::figures::{Durations, Figures, OUTCOMES, SERVED_BY_BACKING, VolumeFigures};
 use crate::human;
 use crate::stats::PoolStats;
 use runtime::Histogram;
@@ -10,7 +10,7 @@ use types::Mode;
 
 /// Outcomes that the cache served.
 const SERVED_BY_CACHE: [&str; 3] = ["ram_hit", "ssd_hit", "write_back"];
-/// What is left of a second's weight in the baseline a second later: half of it after about a minute.
+/// What is left of a second's weight in the baseline with the next second that has such requests: half of it after about a minute.
 const BASELINE_KEPT: f64 = 0.989;
 /// The same trouble is told again after so long.
 const TELL_AGAIN_MS: u64 = 10 * 60 * 1000;
@@ -110,8 +110,10 @@ pub struct Sampler {
 #[derive(Debug, Default)]
 struct Known {
     before: VolumeFigures,
-    /// Weighted microseconds and count of what the backing device served lately.
-    baseline: (f64, f64),
+    /// How long misses took lately.
+    misses: Lately,
+    /// How long all took that the backing device served.
+    backing: Lately,
     waiting_s: f64,
     limit_told_ms: Option<u64>,
     behind_told_ms: Option<u64>,
@@ -175,24 +177,22 @@ impl Known {
         let outcomes_s = OUTCOMES.iter().map(|word| ((*word).to_string(), parts.get(word).map_or(0, Histogram::count) as f64 / span_s));
         let outcomes_s: BTreeMap<String, f64> = outcomes_s.collect();
 
-        let (mut sum_us, mut count) = (self.baseline.0 * BASELINE_KEPT, self.baseline.1 * BASELINE_KEPT);
-        for served in SERVED_BY_BACKING.iter().filter_map(|word| parts.get(word)) {
-            sum_us += served.sum_ns() as f64 / 1000.0;
-            count += served.count() as f64;
-        }
-        self.baseline = (sum_us, count);
-        let baseline_us = (count > 0.0).then(|| sum_us / count);
-        if let Some(baseline_us) = baseline_us {
-            let saved_us = |served: &Histogram| (baseline_us - served.mean_ns() as f64 / 1000.0).max(0.0) * served.count() as f64;
-            self.waiting_s += SERVED_BY_CACHE.iter().filter_map(|word| parts.get(word)).map(saved_us).sum::<f64>() / 1e6;
+        self.misses.add(parts.get("miss"));
+        SERVED_BY_BACKING.iter().for_each(|word| self.backing.add(parts.get(word)));
+        let baseline_us = self.misses.mean_us().or(self.backing.mean_us());
+        let all = (!idle).then(|| now.clients.all.since(&self.before.clients.all)).filter(|all| all.count() > 0);
+        if let (Some(baseline_us), Some(all)) = (baseline_us, &all) {
+            let served = SERVED_BY_CACHE.iter().filter_map(|word| parts.get(word));
+            self.waiting_s += saved_s(baseline_us, served, all, span_s);
         }
 
         let reads = is.reads.saturating_sub(was.reads);
         let hits = (is.read_hits_ram + is.read_hits_ssd).saturating_sub(was.read_hits_ram + was.read_hits_ssd);
-        let all = (!idle).then(|| now.clients.all.since(&self.before.clients.all)).filter(|all| all.count() > 0);
         let told = parts.iter().filter(|(word, _)| !matches!(**word, "flush" | "trim"));
         let mut latency: BTreeMap<String, LatencyPoint> = told.map(|(word, part)| ((*word).to_string(), point(part))).collect();
         latency.extend(all.map(|all| ("all".to_string(), point(&all))));
+        let durations = parts.iter().filter(|(word, _)| latency.contains_key(**word)).map(|(word, part)| (*word, Durations::of(part)));
+        let durations = durations.collect();
         let bypassed =
             is.bypassed.iter().map(|(reason, count)| (reason, count.saturating_sub(was.bypassed.get(reason).copied().unwrap_or(0))));
         let ios = |s: &crate::stats::VolumeStats| (s.reads + s.writes, s.backing_reads + s.backing_writes);
@@ -224,6 +224,7 @@ impl Known {
                 backing_bytes: bytes(is).0.saturating_sub(bytes(is).1),
                 waiting_s: self.waiting_s,
             },
+            durations,
         };
         self.before = now;
         sample
@@ -279,6 +280,36 @@ fn disk_sample(facts: &DiskFacts, now: &VolumeFigures, before: &VolumeFigures, s
     }
 }
 
+/// How long requests took lately: weighted microseconds and count.
+#[derive(Clone, Copy, Default, Debug)]
+struct Lately {
+    sum_us: f64,
+    count: f64,
+}
+
+impl Lately {
+    /// Adds those of a second; what was before counts a little less. A second without any changes nothing.
+    fn add(&mut self, part: Option<&Histogram>) {
+        if let Some(part) = part {
+            self.sum_us = self.sum_us * BASELINE_KEPT + part.sum_ns() as f64 / 1000.0;
+            self.count = self.count * BASELINE_KEPT + part.count() as f64;
+        }
+    }
+
+    fn mean_us(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.sum_us / self.count)
+    }
+}
+
+/// Seconds that clients did not wait in a span because of what the cache `served`. `all` their requests took so long in it: as many clients as that makes,
+/// rounded up, were there, and nobody can have waited for longer than the span.
+fn saved_s<'a>(baseline_us: f64, served: impl Iterator<Item = &'a Histogram>, all: &Histogram, span_s: f64) -> f64 {
+    let saved_us = |served: &Histogram| (baseline_us - served.mean_ns() as f64 / 1000.0).max(0.0) * served.count() as f64;
+    let saved_s = served.map(saved_us).sum::<f64>() / 1e6;
+    let clients = (all.sum_ns() as f64 / 1e9 / span_s).ceil().max(1.0);
+    saved_s.min(clients * span_s)
+}
+
 /// What was counted since, by class and outcome; only those with requests.
 fn parts(now: &VolumeFigures, before: &VolumeFigures) -> BTreeMap<&'static str, Histogram> {
     let since = |(word, histogram): (&&'static str, &Histogram)| {
@@ -291,7 +322,7 @@ fn parts(now: &VolumeFigures, before: &VolumeFigures) -> BTreeMap<&'static str, 
     now.clients.latency.iter().filter_map(since).collect()
 }
 
-fn point(part: &Histogram) -> LatencyPoint {
+pub(crate) fn point(part: &Histogram) -> LatencyPoint {
     let us = |ns: u64| ns as f64 / 1000.0;
     LatencyPoint {
         count: part.count(),
@@ -352,6 +383,36 @@ mod tests {
         let volume = &third.volumes["v"];
         assert_eq!((volume.reads_s, volume.hit_ratio, volume.latency.len(), volume.saved.backing_ios), (0.0, None, 0, 15));
         assert!(volume.baseline_us.is_some(), "the baseline is remembered");
+    }
+
+    /// Four clients without a pause, for twenty seconds: 1 ms a hit, where the disk takes 20 ms.
+    #[test]
+    fn clients_do_not_save_more_waiting_than_the_time_they_had() {
+        let mut sampler = Sampler::default();
+        let at = |hits: u64| {
+            let stats = VolumeStats { reads: 10 + hits, ..VolumeStats::default() };
+            figures(stats, &[("miss", 10, 20_000_000), ("ram_hit", hits, 1_000_000)], None)
+        };
+        sampler.sample(1000, 1000, &at(0), &facts());
+        let mut waiting_s = 0.0;
+        for second in 1..=20u64 {
+            waiting_s = sampler.sample(1000 + second * 1000, 1000, &at(second * 3800), &facts()).0.volumes["v"].saved.waiting_s;
+        }
+        assert!((waiting_s - 80.0).abs() < 0.1, "{waiting_s}");
+        // Ten hits in a second are far from that: each saved 19 ms.
+        let sample = sampler.sample(22_000, 1000, &at(20 * 3800 + 10), &facts()).0;
+        assert!((sample.volumes["v"].saved.waiting_s - waiting_s - 0.19).abs() < 0.002, "{:?}", sample.volumes["v"].saved);
+    }
+
+    #[test]
+    fn large_requests_around_the_cache_do_not_raise_what_a_miss_takes() {
+        let mut sampler = Sampler::default();
+        let stats = |reads| VolumeStats { reads, ..VolumeStats::default() };
+        let first = figures(stats(5), &[("bypass", 5, 300_000_000)], None);
+        let baseline = |sample: Sample| sample.volumes["v"].baseline_us.expect("the disk has served something");
+        assert!((baseline(sampler.sample(1000, 1000, &first, &facts()).0) - 300_000.0).abs() < 1.0);
+        let second = figures(stats(15), &[("bypass", 5, 300_000_000), ("miss", 10, 8_000_000)], None);
+        assert!((baseline(sampler.sample(2000, 1000, &second, &facts()).0) - 8000.0).abs() < 1.0);
     }
 
     #[test]

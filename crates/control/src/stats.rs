@@ -40,6 +40,12 @@ pub struct VolumeStats {
     pub flushes: u64,
     /// Discard requests.
     pub discards: u64,
+    /// Reads of hearth's own: warm-ups and preloads. They are in none of the figures of clients' reads.
+    #[serde(default)]
+    pub own_reads: u64,
+    /// Bytes they brought.
+    #[serde(default)]
+    pub own_read_bytes: u64,
     /// Reads answered from RAM alone.
     pub read_hits_ram: u64,
     /// Reads answered from the cache, some of it on the SSD.
@@ -121,7 +127,7 @@ pub struct ContentStats {
     #[serde(with = "words::content")]
     #[schema(value_type = String)]
     pub level: Content,
-    /// Bases of deltas, including bases that are no longer cached blocks, now.
+    /// Cached blocks that are bases of deltas, now. These and the next three are all cached blocks, each once.
     pub reference_blocks: u64,
     /// Blocks that are equal to another or stored as the difference to one, now.
     pub associated_blocks: u64,
@@ -129,6 +135,9 @@ pub struct ContentStats {
     pub independent_blocks: u64,
     /// Blocks of zeroes, now.
     pub zero_blocks: u64,
+    /// Bases that are no longer cached blocks themselves, now: they stay on the SSD because others rest on them.
+    #[serde(default)]
+    pub uncached_reference_blocks: u64,
     /// Bytes of all cached blocks, now.
     pub cached_bytes: u64,
     /// Bytes they take in the log, now.

@@ -124,13 +124,22 @@ impl Rig {
     }
 
     fn request(&mut self, op: Op, block: u64, content: u8, bypass: Option<BypassReason>) -> Reply {
+        self.ask(op, block, content, bypass, false)
+    }
+
+    /// As a warm-up reads it.
+    fn warm(&mut self, block: u64) -> Outcome {
+        self.ask(Op::Read, block, 0, None, true).outcome
+    }
+
+    fn ask(&mut self, op: Op, block: u64, content: u8, bypass: Option<BypassReason>, wanted: bool) -> Reply {
         let mut pages = PageVec::new();
         if op == Op::Write {
             let mut page = self.pool.allocate_zeroed().expect("pages for one request");
             page.fill(content);
             pages.push(page.freeze());
         }
-        let (start_sector, fua, wanted, range) = (block * 8, false, false, None);
+        let (start_sector, fua, range) = (block * 8, false, None);
         self.now_ns += 1_000_000;
         self.shard.tick(self.now_ns);
         self.front.submit(Request { id: 1, volume: VOLUME, op, fua, start_sector, sectors: 8, pages, bypass, wanted, range });
@@ -269,6 +278,27 @@ fn what_hearth_reads_for_itself_is_no_use_of_a_place() {
     assert_eq!((heat(&rig), recent(&rig)), before);
     rig.read(6);
     assert!(heat(&rig) > before.0 && recent(&rig) == 2);
+}
+
+/// A warm-up takes the room in RAM that is free; what clients use there stays, and the rest goes to the SSD at once.
+#[test]
+fn a_warm_up_pushes_nothing_out_of_ram() {
+    const RAM_BLOCKS: u64 = 64;
+    let mut rig = Rig::new(RAM_BLOCKS, options(Mode::WriteThrough));
+    let (hot, warm) = (0..RAM_BLOCKS / 2, 500..700);
+    rig.read_all(hot.clone());
+    warm.clone().for_each(|block| assert_eq!(rig.warm(block), Outcome::Miss));
+    rig.settle();
+    assert_eq!(rig.stats().ram_bytes, RAM_BLOCKS * 4096);
+    // Once more: what is on the SSD is not copied into RAM either.
+    warm.clone().for_each(|block| assert_ne!(rig.warm(block), Outcome::Miss));
+    for block in hot {
+        assert_eq!(rig.read(block), Outcome::RamHit, "block {block} was in use");
+    }
+    let outcomes: Vec<Outcome> = warm.map(|block| rig.read(block)).collect();
+    let count = |wanted| outcomes.iter().filter(|outcome| **outcome == wanted).count();
+    assert_eq!(count(Outcome::Miss), 0, "all of it is cached");
+    assert!(count(Outcome::SsdHit) >= 200 - RAM_BLOCKS as usize, "{outcomes:?}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use crate::progress::{Interrupt, begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
-    DeviceView, Done, Health, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, StatsView, VolumeAdd, VolumeRename, VolumeSet,
+    DeviceView, Done, Health, JobKind, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, Sample, StatsView, VolumeAdd, VolumeRename,
+    VolumeSet,
     VolumeView, VolumeWarm,
 };
 use control::client::{Client, ClientError, ServerEvent};
@@ -53,7 +54,14 @@ impl Session {
         let job = follow(&self.client, &self.interrupt, job)?;
         self.print(&job, |job| {
             let took = control::human::nanoseconds(job.elapsed_ms.saturating_mul(1_000_000));
-            format!("{} of {} done: {} in {took}\n", job.kind.word(), job.volume, control::human::bytes(job.done_bytes))
+            let (kind, done) = (job.kind.word(), control::human::bytes(job.done_bytes));
+            let meanwhile = match job.total_bytes.saturating_sub(job.done_bytes) {
+                left_bytes if left_bytes > 0 && job.kind == JobKind::Destage => {
+                    format!("; {} that clients wrote meanwhile are dirty", control::human::bytes(left_bytes))
+                }
+                _ => String::new(),
+            };
+            format!("{kind} of {} done: {done} in {took}{meanwhile}\n", job.volume)
         })
     }
 
@@ -309,7 +317,7 @@ impl Session {
         let (mut before, mut at) = (look()?, Instant::now());
         let mut seconds = Seconds { stream: None, client: &self.client };
         loop {
-            seconds.wait();
+            let sample = seconds.wait();
             let (now, elapsed) = (look()?, at.elapsed());
             at = Instant::now();
             if self.json {
@@ -317,7 +325,7 @@ impl Session {
                 let line = serde_json::to_string(&now).expect("counters can be written as JSON");
                 print(&(line + "\n"))?;
             } else {
-                print(&(stats::rates(&before, &now, elapsed) + "\n"))?;
+                print(&(stats::rates(&before, &now, elapsed, sample.as_ref()) + "\n"))?;
             }
             before = now;
         }
@@ -331,15 +339,17 @@ struct Seconds<'a> {
 }
 
 impl Seconds<'_> {
-    fn wait(&mut self) {
+    /// The second's sample, where the daemon has told of one.
+    fn wait(&mut self) -> Option<Sample> {
         let began = Instant::now();
         let stream = self.stream.get_or_insert_with(|| Box::new(self.client.stream("/stream", None)));
-        let sampled = stream.by_ref().map_while(Result::ok).any(|event| event.event == "sample");
-        if !sampled {
+        let sampled = stream.by_ref().map_while(Result::ok).find(|event| event.event == "sample");
+        if sampled.is_none() {
             // What is wrong, if anything, is told by the next question.
             self.stream = None;
             std::thread::sleep(WATCH.saturating_sub(began.elapsed()));
         }
+        serde_json::from_str(&sampled?.data).ok()
     }
 }
 

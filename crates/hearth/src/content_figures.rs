@@ -21,6 +21,7 @@ pub fn pairs(stats: &ContentStats) -> Vec<(&'static str, String)> {
         ("associated blocks", stats.associated_blocks.to_string()),
         ("independent blocks", stats.independent_blocks.to_string()),
         ("zero blocks", stats.zero_blocks.to_string()),
+        ("uncached reference blocks", stats.uncached_reference_blocks.to_string()),
         ("SSD writes saved", human::bytes(stats.saved_bytes)),
         ("encoding", encoding),
         ("bases in memory", format!("{} ({})", stats.bases_in_memory_blocks, human::bytes(stats.bases_in_memory_blocks * BLOCK_BYTES))),

@@ -209,7 +209,7 @@ fn streams(told: &[StreamView]) -> String {
         ("BECAUSE OF", Align::Left),
         ("WHO", Align::Left),
         ("REQUESTS", Align::Right),
-        ("READ", Align::Right),
+        ("READ PAST CACHE", Align::Right),
         ("WRITTEN", Align::Right),
         ("LAST", Align::Right),
     ];

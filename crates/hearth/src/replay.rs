@@ -7,6 +7,7 @@ use crate::progress::patiently;
 use crate::{quantity, table};
 use control::human;
 use serde::Serialize;
+use traces::read::Recording;
 use traces::replay::Yardsticks;
 use traces::shard_replay::{ShardReplay, ShardReplayConfig};
 use traces::stream::Stream;
@@ -27,6 +28,8 @@ struct Report {
     gap_closed: Option<f64>,
     ssd_written_bytes: u64,
     ssd_written_bytes_admit_always: u64,
+    /// Sentences.
+    doubts: Vec<String>,
 }
 
 /// Replays and prints.
@@ -35,8 +38,9 @@ struct Report {
 /// With the sentence to print.
 pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
-    let requests = traces::read::read_file(&options.trace)
-        .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace, .csv or .blkparse file, plain or .zst"))?;
+    let Recording { requests, doubts } = traces::read::read_recording(&options.trace)
+        .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace, .csv, .blkparse or .iolog file, plain or .zst"))?;
+    doubts.iter().for_each(|doubt| eprintln!("hearth: note: {doubt}"));
     let report = patiently("replaying", || {
         let stream = Stream::new(&requests);
         // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.
@@ -56,6 +60,7 @@ pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
             gap_closed: yardsticks.gap_closed(&cache),
             ssd_written_bytes: cache.ssd_blocks_written * BLOCK_BYTES,
             ssd_written_bytes_admit_always: yardsticks.admit_always.ssd_blocks_written * BLOCK_BYTES,
+            doubts,
         }
     });
     if json {

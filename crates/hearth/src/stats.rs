@@ -3,7 +3,7 @@
 use crate::content_figures;
 use crate::show::known;
 use crate::table::{self, Align};
-use control::api::StatsView;
+use control::api::{Sample, StatsView};
 use control::human;
 use control::stats::{Latency, PoolStats, VolumeStats};
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         ("read hits, RAM", with_share(stats.read_hits_ram, stats.reads)),
         ("read hits, SSD", with_share(stats.read_hits_ssd, stats.reads)),
         ("read misses", with_share(stats.read_misses, stats.reads)),
+        ("own reads", format!("{} ({})", stats.own_reads, human::bytes(stats.own_read_bytes))),
         ("cached on the SSD", human::bytes(stats.cached_bytes)),
         ("cached in RAM", human::bytes(stats.ram_bytes)),
         ("dirty", known(stats.dirty_bytes)),
@@ -126,8 +127,8 @@ fn disks(stats: &StatsView) -> String {
     table::layout(&head, &stats.disks.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What happened between two looks, per second; one line per volume.
-pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration) -> String {
+/// What happened between two looks, per second; one line per volume. `sample`: of the daemon's second between them, if it has told of one.
+pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration, sample: Option<&Sample>) -> String {
     let titles = ["READ/S", "WRITE/S", "READ B/S", "WRITE B/S", "HIT", "DESTAGE B/S", "BACKING R/S", "BACKING W/S", "DIRTY", "READ P99"];
     let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
     let seconds = elapsed.as_secs_f64().max(0.001);
@@ -147,11 +148,17 @@ pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration) -> String {
             rate(|s| s.backing_reads).to_string(),
             rate(|s| s.backing_writes).to_string(),
             known(s.dirty_bytes),
-            s.latency_ns.get("read").map_or("-".into(), |l| human::nanoseconds(l.p99_ns)),
+            sample.and_then(|sample| read_p99(sample, name)).unwrap_or_else(|| "-".into()),
         ]
     };
     let volumes = table::layout(&head, &now.volumes.iter().map(row).collect::<Vec<_>>());
     if now.disks.is_empty() { volumes } else { format!("{volumes}\n{}", disk_rates(before, now, seconds)) }
+}
+
+/// Of the reads of that second; None if there were none.
+fn read_p99(sample: &Sample, volume: &str) -> Option<String> {
+    let read = sample.volumes.get(volume)?.latency.get("read")?;
+    Some(human::nanoseconds((read.p99_us * 1000.0) as u64))
 }
 
 /// The same of disks beside the caches.

@@ -81,6 +81,7 @@ fn blocks_take_less_than_they_hold_and_survive_every_restart() {
         assert!(told["level"] == level && effective > 1.5, "{level}: {told}");
         let kinds = ["reference_blocks", "associated_blocks", "independent_blocks", "zero_blocks"].map(|key| count(&told, key));
         assert!(kinds.iter().all(|blocks| *blocks > 10) && kinds.iter().sum::<u64>() >= BLOCKS, "{level}: {told}");
+        assert_eq!(kinds.iter().sum::<u64>() * 4096, count(&told, "cached_bytes"), "{level}: every cached block is of one kind: {told}");
         for key in ["saved_bytes", "encoded_blocks", "bases_in_memory_blocks", "index_bytes", "hint_bytes", "cached_bytes", "stored_bytes"]
         {
             assert!(count(&told, key) > 0, "{level}: {key}: {told}");

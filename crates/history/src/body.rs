@@ -12,7 +12,7 @@
 //!
 //! Bytes of equal weight lie together because the high ones of a series hardly change, which LZ4 then sees. All numbers are little-endian.
 
-use crate::chunk::{Chunk, Column};
+use crate::chunk::{Chunk, Column, is_wanted};
 use crate::grain::Grain;
 use lz4_flex::block;
 use twox_hash::XxHash3_64;
@@ -52,7 +52,7 @@ pub(crate) fn encode(object: &str, chunk: &Chunk) -> Vec<u8> {
     body
 }
 
-/// The chunk in a row; of the named series only, if some are named.
+/// The chunk in a row; only of the series that are asked for, if some are.
 pub(crate) fn decode(object: &str, grain: Grain, start_s: u64, body: &[u8], wanted: Option<&[&str]>) -> Result<Chunk, Damaged> {
     if body.len() < HEADER_BYTES {
         return Err(Damaged);
@@ -77,7 +77,7 @@ pub(crate) fn decode(object: &str, grain: Grain, start_s: u64, body: &[u8], want
         let name = std::str::from_utf8(take(&mut rest, usize::from(name_bytes))?).map_err(|_| Damaged)?;
         let values = take(&mut rest, points * 4)?;
         let seconds = take(&mut rest, if grain == Grain::Second { 0 } else { points * 2 })?;
-        if wanted.is_some_and(|wanted| !wanted.contains(&name)) {
+        if wanted.is_some_and(|wanted| !is_wanted(wanted, name)) {
             continue;
         }
         let value = |point: usize| f32::from_le_bytes([0, 1, 2, 3].map(|byte| values[byte * points + point]));
@@ -88,6 +88,8 @@ pub(crate) fn decode(object: &str, grain: Grain, start_s: u64, body: &[u8], want
             seconds: (0..seconds.len() / 2).map(second).collect(),
         });
     }
+    // Earlier versions stored them as they came.
+    chunk.columns.sort_by(|one, other| one.name.cmp(&other.name));
     if rest.is_empty() { Ok(chunk) } else { Err(Damaged) }
 }
 
@@ -115,7 +117,7 @@ mod tests {
         let mut chunk = Chunk::new(grain, grain.chunk_s() * 5);
         for (index, name) in ["reads_s", "hit_ratio", "all_p99_us"].into_iter().enumerate() {
             for point in (index..grain.points()).step_by(3) {
-                chunk.put(index, point, name, Cell { value: (point * 7 + index) as f32 * 0.3, seconds: 1 });
+                chunk.put(point, name, Cell { value: (point * 7 + index) as f32 * 0.3, seconds: 1 });
             }
         }
         chunk

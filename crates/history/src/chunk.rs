@@ -25,33 +25,67 @@ pub(crate) struct Column {
 pub(crate) struct Chunk {
     pub(crate) grain: Grain,
     pub(crate) start_s: u64,
+    /// In order of their names.
     pub(crate) columns: Vec<Column>,
 }
 
-/// Whether the largest value counts rather than the mean: a percentile has no meaningful mean, and the worst is what one looks for.
-pub(crate) fn keeps_largest(series: &str) -> bool {
-    series.ends_with("_p99_us")
+/// What becomes of a series' values when several points are put together to one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fold {
+    /// The mean of the known seconds.
+    Mean,
+    /// They add up: counts and sums of what happened in each second.
+    Total,
+    /// Nothing: a percentile of many seconds does not follow from those of each.
+    Nothing,
+}
+
+impl Fold {
+    /// Of a series, by the end of its name.
+    fn of(series: &str) -> Fold {
+        match series {
+            name if name.ends_with("_total") => Fold::Total,
+            name if name.ends_with("_p50_us") || name.ends_with("_p99_us") => Fold::Nothing,
+            _ => Fold::Mean,
+        }
+    }
+}
+
+/// Whether points of a series can be put together.
+pub(crate) fn folds(series: &str) -> bool {
+    Fold::of(series) != Fold::Nothing
+}
+
+/// Whether a series is asked for: by its name, or by how it begins (`read_step_*`).
+pub(crate) fn is_wanted(wanted: &[&str], name: &str) -> bool {
+    wanted.iter().any(|wanted| match wanted.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => *wanted == name,
+    })
 }
 
 /// Many cells put together to one.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sum {
-    weighted: f64,
+    /// Of totals the sum, of others the sum over seconds.
+    sum: f64,
     seconds: u64,
-    largest: Option<f32>,
 }
 
 impl Sum {
-    pub(crate) fn add(&mut self, cell: Cell) {
-        self.weighted += f64::from(cell.value) * f64::from(cell.seconds);
+    pub(crate) fn add(&mut self, series: &str, cell: Cell) {
+        let weight = if Fold::of(series) == Fold::Total { 1.0 } else { f64::from(cell.seconds) };
+        self.sum += f64::from(cell.value) * weight;
         self.seconds += u64::from(cell.seconds);
-        self.largest = Some(self.largest.map_or(cell.value, |largest| largest.max(cell.value)));
     }
 
-    /// The mean of the known seconds, or the largest where that is what counts; None if none is known.
+    /// The mean of the known seconds, or their total; None if none is known.
     pub(crate) fn value(&self, series: &str) -> Option<f64> {
-        let largest = self.largest?;
-        Some(if keeps_largest(series) { f64::from(largest) } else { self.weighted / self.seconds as f64 })
+        match (Fold::of(series), self.seconds) {
+            (_, 0) => None,
+            (Fold::Total, _) => Some(self.sum),
+            (_, seconds) => Some(self.sum / seconds as f64),
+        }
     }
 
     fn cell(&self, series: &str) -> Option<Cell> {
@@ -93,28 +127,24 @@ impl Chunk {
         Chunk { grain, start_s, columns: Vec::new() }
     }
 
-    /// Enters one value. `hint` is where the column probably is: callers name their series in the same order each time.
-    pub(crate) fn put(&mut self, hint: usize, point: usize, name: &str, cell: Cell) {
-        let index = self.column_index(hint, name);
+    /// Enters one value.
+    pub(crate) fn put(&mut self, point: usize, name: &str, cell: Cell) {
+        let index = self.column_index(name);
         self.columns[index].renew(point, cell);
     }
 
-    fn column_index(&mut self, hint: usize, name: &str) -> usize {
-        if self.columns.get(hint).is_some_and(|column| *column.name == *name) {
-            return hint;
-        }
-        if let Some(index) = self.columns.iter().position(|column| *column.name == *name) {
-            return index;
-        }
-        self.columns.push(Column::new(name.into(), self.grain));
-        self.columns.len() - 1
+    fn column_index(&mut self, name: &str) -> usize {
+        self.columns.binary_search_by(|column| (*column.name).cmp(name)).unwrap_or_else(|index| {
+            self.columns.insert(index, Column::new(name.into(), self.grain));
+            index
+        })
     }
 
     /// Takes over what a newer chunk of the same time knows.
     pub(crate) fn renew(&mut self, newer: &Chunk) {
         assert_eq!((self.grain, self.start_s), (newer.grain, newer.start_s), "chunks of the same time");
-        for (hint, column) in newer.columns.iter().enumerate() {
-            let index = self.column_index(hint, &column.name);
+        for column in &newer.columns {
+            let index = self.column_index(&column.name);
             for point in 0..self.grain.points() {
                 if let Some(cell) = column.cell(point) {
                     self.columns[index].renew(point, cell);
@@ -127,10 +157,10 @@ impl Chunk {
     pub(crate) fn folded(&self) -> Vec<(Arc<str>, Cell)> {
         let fold = |column: &Column| {
             let mut sum = Sum::default();
-            (0..self.grain.points()).filter_map(|point| column.cell(point)).for_each(|cell| sum.add(cell));
+            (0..self.grain.points()).filter_map(|point| column.cell(point)).for_each(|cell| sum.add(&column.name, cell));
             Some((column.name.clone(), sum.cell(&column.name)?))
         };
-        self.columns.iter().filter_map(fold).collect()
+        self.columns.iter().filter(|column| folds(&column.name)).filter_map(fold).collect()
     }
 
     /// End of its newest known point, in seconds since 1970.
@@ -140,9 +170,9 @@ impl Chunk {
         Some(self.start_s + (point as u64 + 1) * self.grain.step_s())
     }
 
-    /// The same with only the named series.
+    /// The same with only the series that are asked for.
     pub(crate) fn only(&self, series: &[&str]) -> Chunk {
-        let columns = self.columns.iter().filter(|column| series.contains(&&*column.name)).cloned().collect();
+        let columns = self.columns.iter().filter(|column| is_wanted(series, &column.name)).cloned().collect();
         Chunk { grain: self.grain, start_s: self.start_s, columns }
     }
 
@@ -158,40 +188,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_weigh_by_seconds_and_p99_keeps_the_largest() {
+    fn means_weigh_by_seconds_totals_add_up_and_percentiles_are_of_a_second() {
         let mut chunk = Chunk::new(Grain::Minute, 0);
-        chunk.put(0, 0, "reads_s", Cell { value: 10.0, seconds: 60 });
-        chunk.put(0, 7, "reads_s", Cell { value: 40.0, seconds: 30 });
-        chunk.put(1, 0, "all_p99_us", Cell { value: 5.0, seconds: 60 });
-        chunk.put(1, 7, "all_p99_us", Cell { value: 900.0, seconds: 1 });
-        let folded = chunk.folded();
-        assert_eq!(folded[0], ("reads_s".into(), Cell { value: 20.0, seconds: 90 }));
-        assert_eq!(folded[1], ("all_p99_us".into(), Cell { value: 900.0, seconds: 61 }));
+        for (name, first, second) in [("reads_s", 10.0, 40.0), ("read_step_007_total", 600.0, 3.0), ("all_p99_us", 5.0, 900.0)] {
+            chunk.put(0, name, Cell { value: first, seconds: 60 });
+            chunk.put(7, name, Cell { value: second, seconds: 30 });
+        }
+        let expected: [(Arc<str>, Cell); 2] =
+            [("read_step_007_total".into(), Cell { value: 603.0, seconds: 90 }), ("reads_s".into(), Cell { value: 20.0, seconds: 90 })];
+        assert_eq!(chunk.folded(), expected, "no percentile of 90 seconds is made of those of each");
         assert_eq!(chunk.known_until_s(), Some(480));
+        assert_eq!(chunk.only(&["read_step_*", "reads_s"]).columns.len(), 2);
     }
 
     #[test]
     fn a_second_is_replaced_and_a_mean_only_by_one_that_tells_as_much() {
         let mut second = Chunk::new(Grain::Second, 0);
-        second.put(0, 3, "a", Cell { value: 1.0, seconds: 1 });
-        second.put(0, 3, "a", Cell { value: 2.0, seconds: 1 });
+        second.put(3, "a", Cell { value: 1.0, seconds: 1 });
+        second.put(3, "a", Cell { value: 2.0, seconds: 1 });
         assert_eq!(second.columns[0].cell(3), Some(Cell { value: 2.0, seconds: 1 }));
         let mut minute = Chunk::new(Grain::Minute, 0);
-        minute.put(0, 3, "a", Cell { value: 1.0, seconds: 60 });
-        minute.put(0, 3, "a", Cell { value: 2.0, seconds: 1 });
+        minute.put(3, "a", Cell { value: 1.0, seconds: 60 });
+        minute.put(3, "a", Cell { value: 2.0, seconds: 1 });
         assert_eq!(minute.columns[0].cell(3), Some(Cell { value: 1.0, seconds: 60 }));
-        minute.put(0, 3, "a", Cell { value: 3.0, seconds: 60 });
+        minute.put(3, "a", Cell { value: 3.0, seconds: 60 });
         assert_eq!(minute.columns[0].cell(3), Some(Cell { value: 3.0, seconds: 60 }));
     }
 
     #[test]
     fn a_newer_chunk_adds_what_it_knows() {
         let mut old = Chunk::new(Grain::Second, 60);
-        old.put(0, 0, "a", Cell { value: 1.0, seconds: 1 });
-        old.put(0, 1, "a", Cell { value: 1.0, seconds: 1 });
+        old.put(0, "a", Cell { value: 1.0, seconds: 1 });
+        old.put(1, "a", Cell { value: 1.0, seconds: 1 });
         let mut newer = Chunk::new(Grain::Second, 60);
-        newer.put(0, 1, "b", Cell { value: 5.0, seconds: 1 });
-        newer.put(1, 1, "a", Cell { value: 4.0, seconds: 1 });
+        newer.put(1, "b", Cell { value: 5.0, seconds: 1 });
+        newer.put(1, "a", Cell { value: 4.0, seconds: 1 });
         old.renew(&newer);
         let values = |index: usize| old.columns[index].values[..2].to_vec();
         assert_eq!(values(0), [1.0, 4.0]);

@@ -94,9 +94,10 @@ impl History {
         }
     }
 
-    /// The named series of an object from `from_unix_s` to before `to_unix_s`, in at most `points_max` points: each the mean over its step of what is known, or,
-    /// where the name ends in `_p99_us`, the largest. The finest grain is taken that is kept since `from_unix_s`; the newest points come from memory. First and
-    /// last point tell of their whole step.
+    /// Series of an object from `from_unix_s` to before `to_unix_s`, in at most `points_max` points. A series is asked for by its name, or, with a star at the
+    /// end, by how it begins (`read_step_*`). A point is the mean over its step of what is known; where the name ends in `_total` the sum; where it ends in
+    /// `_p50_us` or `_p99_us` it is known only where a point is one second, since percentiles cannot be put together. The finest grain is taken that is kept
+    /// since `from_unix_s`; the newest points come from memory. First and last point tell of their whole step.
     ///
     /// Reads the file and may so wait for the disk. Should the file turn out to be damaged, the answer is what memory knows.
     ///

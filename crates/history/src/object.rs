@@ -33,10 +33,10 @@ impl Object {
         }
         let open = self.open[0].get_or_insert_with(|| Open { chunk: Chunk::new(Grain::Second, start_s), dirty: true });
         open.dirty = true;
-        for (hint, (name, value)) in values.iter().enumerate() {
+        for (name, value) in values {
             let value = *value as f32;
             if value.is_finite() {
-                open.chunk.put(hint, Grain::Second.point_of(unix_s), name, Cell { value, seconds: 1 });
+                open.chunk.put(Grain::Second.point_of(unix_s), name, Cell { value, seconds: 1 });
             }
         }
     }
@@ -74,8 +74,8 @@ impl Object {
         }
         let open = self.open[grain as usize].get_or_insert_with(|| Open { chunk: Chunk::new(grain, start_s), dirty: true });
         open.dirty = true;
-        for (hint, (name, cell)) in cells.iter().enumerate() {
-            open.chunk.put(hint, grain.point_of(unix_s), name, *cell);
+        for (name, cell) in &cells {
+            open.chunk.put(grain.point_of(unix_s), name, *cell);
         }
     }
 
@@ -116,7 +116,7 @@ impl Object {
         self.open[grain] = Some(Open { chunk, dirty: false });
     }
 
-    /// What would be the chunks of a grain if everything ended now, of the named series.
+    /// What would be the chunks of a grain if everything ended now, of the series that are asked for.
     pub(crate) fn as_of_now(&self, grain: Grain, series: &[&str]) -> Vec<Chunk> {
         let only = |open: &Option<Open>| open.as_ref().map(|open| Open { chunk: open.chunk.only(series), dirty: true });
         let mut copy = Object { open: [only(&self.open[0]), only(&self.open[1]), only(&self.open[2])], last_s: self.last_s };

@@ -1,7 +1,9 @@
 //! Questions: which grain answers, and how chunks become the points that were asked for.
 
-use crate::chunk::{Chunk, Sum};
+use crate::chunk::{Chunk, Sum, folds, is_wanted};
 use crate::grain::{Grain, UNIX_S_MAX};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Series of one object over time.
 #[derive(Clone, PartialEq, Debug)]
@@ -10,8 +12,8 @@ pub struct Answer {
     pub step_s: u64,
     /// Time of the first point, in seconds since 1970: a multiple of `step_s`, at or before what was asked for. A point tells of the whole step that begins there.
     pub from_unix_s: u64,
-    /// The series in the order asked for, with one value for each point; None where nothing is known.
-    pub series: Vec<(String, Vec<Option<f64>>)>,
+    /// By name, one value for each point; None where nothing is known. Of what was asked for by its beginning, those that are known anywhere.
+    pub series: BTreeMap<String, Vec<Option<f64>>>,
 }
 
 /// How a question is answered.
@@ -56,37 +58,37 @@ impl Plan {
 /// The points of an answer as they add up.
 pub(crate) struct Points<'a> {
     plan: Plan,
-    series: &'a [&'a str],
-    sums: Vec<Vec<Sum>>,
+    wanted: &'a [&'a str],
+    sums: BTreeMap<Arc<str>, Vec<Sum>>,
 }
 
 impl<'a> Points<'a> {
-    pub(crate) fn new(plan: Plan, series: &'a [&'a str]) -> Points<'a> {
-        Points { plan, series, sums: vec![vec![Sum::default(); plan.points]; series.len()] }
+    pub(crate) fn new(plan: Plan, wanted: &'a [&'a str]) -> Points<'a> {
+        let named = wanted.iter().filter(|name| !name.ends_with('*'));
+        let sums = named.map(|name| (Arc::from(*name), vec![Sum::default(); plan.points])).collect();
+        Points { plan, wanted, sums }
     }
 
     /// Adds what a chunk knows of the span. Each time may be added once only.
     pub(crate) fn add(&mut self, chunk: &Chunk) {
-        for column in &chunk.columns {
-            for (name, sums) in self.series.iter().zip(&mut self.sums) {
-                if **name != *column.name {
-                    continue;
-                }
-                for point in 0..chunk.grain.points() {
-                    let unix_s = chunk.start_s + point as u64 * chunk.grain.step_s();
-                    let index = unix_s.checked_sub(self.plan.from_s).map(|after_s| (after_s / self.plan.step_s) as usize);
-                    if let (Some(sum), Some(cell)) = (index.and_then(|index| sums.get_mut(index)), column.cell(point)) {
-                        sum.add(cell);
-                    }
+        for column in chunk.columns.iter().filter(|column| is_wanted(self.wanted, &column.name)) {
+            if self.plan.step_s > 1 && !folds(&column.name) {
+                continue;
+            }
+            let sums = self.sums.entry(column.name.clone()).or_insert_with(|| vec![Sum::default(); self.plan.points]);
+            for point in 0..chunk.grain.points() {
+                let unix_s = chunk.start_s + point as u64 * chunk.grain.step_s();
+                let index = unix_s.checked_sub(self.plan.from_s).map(|after_s| (after_s / self.plan.step_s) as usize);
+                if let (Some(sum), Some(cell)) = (index.and_then(|index| sums.get_mut(index)), column.cell(point)) {
+                    sum.add(&column.name, cell);
                 }
             }
         }
     }
 
     pub(crate) fn answer(self) -> Answer {
-        let values = |(name, sums): (&&str, &Vec<Sum>)| (name.to_string(), sums.iter().map(|sum| sum.value(name)).collect());
-        let series = self.series.iter().zip(&self.sums).map(values).collect();
-        Answer { step_s: self.plan.step_s, from_unix_s: self.plan.from_s, series }
+        let values = |(name, sums): (Arc<str>, Vec<Sum>)| (name.to_string(), sums.iter().map(|sum| sum.value(&name)).collect());
+        Answer { step_s: self.plan.step_s, from_unix_s: self.plan.from_s, series: self.sums.into_iter().map(values).collect() }
     }
 }
 

@@ -6,8 +6,8 @@ use crate::object::Object;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Memory for chunks that wait. A hundred objects of 45 series close about 1.1 MB a minute, so this is half an hour of a disk that does not answer; with a
-/// handful of volumes it is most of a day.
+/// Memory for chunks that wait. A busy volume closes about 40 KB a minute (most of it how long requests took), so this is a quarter of an hour of a disk that
+/// does not answer for fifty of them; with a handful it is hours.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// The last minute of an object of which nothing was heard for so long is folded: before its seconds are old enough to be deleted.
@@ -224,7 +224,7 @@ impl State {
         self.forgotten.contains_key(object)
     }
 
-    /// What is in memory of an object at a grain, by start, newest knowledge last: only the named series.
+    /// What is in memory of an object at a grain, by start, newest knowledge last: only the series that are asked for.
     pub(crate) fn in_memory(&self, object: &str, grain: Grain, series: &[&str]) -> BTreeMap<u64, Chunk> {
         let mut chunks: BTreeMap<u64, Chunk> = BTreeMap::new();
         let waiting = self.waiting.iter().filter(|(key, _)| key.grain == grain && *key.object == *object);

@@ -40,7 +40,7 @@ fn the_file_never_exceeds_its_limit() {
     assert!(largest > limit / 4 * 3, "the limit was never near: {largest}");
     let known = |history: &History, from_s: u64, points_max: usize| {
         let answer = history.query("volume:3", &["series_7_s"], from_s, now_s, points_max).unwrap();
-        (answer.step_s, answer.series[0].1.iter().flatten().count())
+        (answer.step_s, answer.series["series_7_s"].iter().flatten().count())
     };
     let (step_s, points) = known(&history, now_s - 300, 300);
     assert_eq!((step_s, points), (1, 150), "the newest seconds are there");

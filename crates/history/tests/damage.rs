@@ -179,7 +179,7 @@ fn other_files_in_its_place_are_set_aside() {
         assert_eq!(std::fs::read(aside).unwrap(), content, "it is kept as it was");
         history.record(START_S, "volume:a", &[("reads_s", 1.0)]);
         drop(history);
-        assert_eq!(open(&path).query("volume:a", &["reads_s"], START_S, START_S + 1, 1).unwrap().series[0].1, [Some(1.0)]);
+        assert_eq!(open(&path).query("volume:a", &["reads_s"], START_S, START_S + 1, 1).unwrap().series["reads_s"], [Some(1.0)]);
         std::fs::remove_file(&path).unwrap();
     }
     assert_eq!(set_aside(&path), 2, "only the newest are kept");

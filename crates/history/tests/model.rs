@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 const START_S: u64 = 1_700_000_123;
 const DAY_S: u64 = 86_400;
-const SERIES: [&str; 4] = ["reads_s", "hit_ratio", "all_p99_us", "never"];
+const SERIES: [&str; 5] = ["reads_s", "hit_ratio", "all_p99_us", "never", "read_step_*"];
 
 struct Run {
     seeded: Seeded,
@@ -40,6 +40,8 @@ impl Run {
                 if self.seeded.below(4) > 0 {
                     values.insert(self.seeded.below(3) as usize, ("all_p99_us", self.seeded.below(5000) as f64));
                 }
+                let step = ["read_step_003_total", "read_step_011_total"][self.seeded.below(2) as usize];
+                values.push((step, self.seeded.below(1000) as f64));
                 self.history().record(self.now_s, object, &values);
                 self.reference.record(self.now_s, object, &values);
             }
@@ -70,12 +72,12 @@ impl Run {
     fn ask(&mut self, object: &str, from_s: u64, to_s: u64, points_max: usize, step_s: Option<u64>) {
         match self.history().query(object, &SERIES, from_s, to_s, points_max) {
             Ok(answer) => {
-                let points = answer.series[0].1.len();
-                assert!(answer.series.iter().all(|(_, values)| values.len() == points) && points <= points_max);
+                let points = answer.series["reads_s"].len();
+                assert!(answer.series.values().all(|values| values.len() == points) && points <= points_max);
                 assert!(answer.from_unix_s <= from_s && answer.from_unix_s + points as u64 * answer.step_s >= to_s);
                 assert_eq!(answer.from_unix_s % answer.step_s, 0);
                 assert!(step_s.is_none_or(|step_s| step_s == answer.step_s), "{step_s:?}, not {}", answer.step_s);
-                assert!(answer.series[3].1.iter().all(Option::is_none), "an unknown series");
+                assert!(answer.series["never"].iter().all(Option::is_none), "an unknown series");
                 self.known += self.reference.check(object, &answer);
             }
             Err(HistoryError::Unknown { .. }) => {
@@ -132,7 +134,7 @@ fn what_is_too_old_leaves_the_file() {
     let later_s = START_S + 3 * 3600;
     let ask = |history: &History, from_s: u64, points_max: usize| {
         let answer = history.query("volume:old", &["reads_s"], from_s, from_s + 1200, points_max);
-        answer.map(|answer| (answer.step_s, answer.series[0].1.iter().flatten().count()))
+        answer.map(|answer| (answer.step_s, answer.series["reads_s"].iter().flatten().count()))
     };
     // The age is taken at the earlier of two sweeps.
     for unix_s in [later_s, later_s + 1] {
@@ -149,7 +151,7 @@ fn what_is_too_old_leaves_the_file() {
     drop(history);
     let history = open(&path);
     assert!(matches!(ask(&history, START_S, 1200), Err(HistoryError::Unknown { .. })));
-    assert!(history.query("volume:new", &["reads_s"], far_s, far_s + 2, 10).unwrap().series[0].1 == [Some(1.0), Some(1.0)]);
+    assert!(history.query("volume:new", &["reads_s"], far_s, far_s + 2, 10).unwrap().series["reads_s"] == [Some(1.0), Some(1.0)]);
 }
 
 #[test]
@@ -166,7 +168,7 @@ fn a_clock_that_jumps_harms_nothing() {
         let asked =
             history.query("volume:a", &["reads_s"], unix_s.saturating_sub(3), unix_s.saturating_add(1), 10).map(|answer| answer.series);
         if unix_s < 253_402_300_799 {
-            assert!(asked.unwrap()[0].1.contains(&Some(f64::from(round))), "the newest wins, at {unix_s}");
+            assert!(asked.unwrap()["reads_s"].contains(&Some(f64::from(round))), "the newest wins, at {unix_s}");
         }
         if seeded.below(200) == 0 {
             drop(history);
@@ -185,8 +187,8 @@ fn a_clock_that_jumps_harms_nothing() {
     let one = |from_s: u64, to_s: u64| history.query("volume:b", &["reads_s"], from_s, to_s, 1).unwrap();
     let (hour, minute, second) = (one(hour_s - 3600, hour_s), one(hour_s - 60, hour_s), one(hour_s - 5, hour_s - 4));
     assert_eq!((hour.step_s, minute.step_s, second.step_s), (3600, 60, 1));
-    assert!(hour.series[0].1[0].unwrap() < 20.0 && minute.series[0].1[0].unwrap() < 100.0, "{hour:?} {minute:?}");
-    assert_eq!(second.series[0].1[0], Some(1000.0), "of a second the newest counts");
+    assert!(hour.series["reads_s"][0].unwrap() < 20.0 && minute.series["reads_s"][0].unwrap() < 100.0, "{hour:?} {minute:?}");
+    assert_eq!(second.series["reads_s"][0], Some(1000.0), "of a second the newest counts");
 }
 
 #[test]
@@ -204,5 +206,5 @@ fn errors_say_what_to_do() {
     history.record(START_S + 1, "volume:a", &[("reads_s", 2.0)]);
     history.flush().unwrap();
     let answer = history.query("volume:a", &["reads_s", "none"], START_S, START_S + 2, 10).unwrap();
-    assert_eq!(answer.series, [("reads_s".to_string(), vec![None, Some(2.0)]), ("none".to_string(), vec![None, None])]);
+    assert_eq!(answer.series, [("reads_s".to_string(), vec![None, Some(2.0)]), ("none".to_string(), vec![None, None])].into());
 }

@@ -10,6 +10,12 @@ const LINEAR: usize = 1 << LINEAR_BITS;
 const EXPONENT_MAX: u32 = 40;
 const BUCKETS: usize = ((EXPONENT_MAX - LINEAR_BITS + 1) as usize) * LINEAR;
 
+/// Buckets of a [step](Histogram::steps).
+const STEP_BUCKETS: usize = 4;
+
+/// Steps of [`Histogram::steps`].
+pub const LATENCY_STEPS: usize = BUCKETS / STEP_BUCKETS;
+
 /// Counts of durations in nanoseconds.
 #[derive(Clone)]
 pub struct Histogram {
@@ -104,6 +110,13 @@ impl Histogram {
         bounds_ns.iter().map(up_to).collect()
     }
 
+    /// What was counted in steps as wide as a quarter of a power of two, which take less room where many histograms are kept: (step, count), of those with
+    /// any, in ascending order.
+    pub fn steps(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let sums = self.counts.chunks(STEP_BUCKETS).map(|counts| counts.iter().sum::<u64>());
+        sums.enumerate().filter(|(_, count)| *count > 0)
+    }
+
     /// The usual figures.
     pub fn summary(&self) -> LatencySummary {
         LatencySummary {
@@ -143,6 +156,22 @@ pub struct LatencySummary {
     pub max_ns: u64,
 }
 
+/// [`Histogram::percentile_ns`] of counts in [steps](Histogram::steps), by step; None if nothing was counted. Within a step the durations are taken as spread
+/// evenly: the result is within 12.5 % of the exact one, mostly within 3 %.
+pub fn percentile_of_steps_ns(counts: &[f64], per_mille: u32) -> Option<f64> {
+    let total: f64 = counts.iter().sum();
+    let rank = (total * f64::from(per_mille) / 1000.0).ceil().max(1.0);
+    let mut below = 0.0;
+    for (step, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
+        if below + count >= rank {
+            let (from_ns, to_ns) = (start_ns(step * STEP_BUCKETS) as f64, start_ns((step + 1) * STEP_BUCKETS) as f64);
+            return Some(from_ns + (to_ns - from_ns) * ((rank - below - 0.5) / count).clamp(0.0, 1.0));
+        }
+        below += count;
+    }
+    None
+}
+
 fn bucket(duration_ns: u64) -> usize {
     if duration_ns < LINEAR as u64 {
         return duration_ns as usize;
@@ -153,6 +182,13 @@ fn bucket(duration_ns: u64) -> usize {
     }
     let shift = exponent - LINEAR_BITS;
     (shift as usize + 1) * LINEAR + ((duration_ns >> shift) as usize - LINEAR)
+}
+
+fn start_ns(bucket: usize) -> u64 {
+    match (bucket / LINEAR).checked_sub(1) {
+        None => bucket as u64,
+        Some(shift) => ((bucket % LINEAR + LINEAR) as u64) << shift,
+    }
 }
 
 fn middle_ns(bucket: usize) -> u64 {
@@ -202,6 +238,39 @@ mod tests {
         }
         assert_eq!(histogram.counts_below(&[]), []);
         assert_eq!(Histogram::default().counts_below(&[1, 2]), [0, 0]);
+    }
+
+    #[test]
+    fn percentiles_of_merged_steps_are_those_of_all_durations() {
+        // A thousand seconds of 99 requests of 200 µs and a bit, and one second in which five took 325 ms.
+        let mut counts = [0.0; LATENCY_STEPS];
+        let mut all = Histogram::default();
+        for second in 0..1000u64 {
+            let mut histogram = Histogram::default();
+            (0..99).for_each(|request| histogram.record(200_000 + 500 * request));
+            (0..5).filter(|_| second == 500).for_each(|_| histogram.record(325_000_000));
+            histogram.steps().for_each(|(step, count)| counts[step] += count as f64);
+            all.merge(&histogram);
+        }
+        for per_mille in [1, 500, 990, 999, 1000] {
+            let (merged, exact) = (percentile_of_steps_ns(&counts, per_mille).unwrap(), all.percentile_ns(per_mille) as f64);
+            assert!((merged - exact).abs() <= exact * 0.125, "{per_mille}: {merged}, not {exact}");
+        }
+        assert!(percentile_of_steps_ns(&counts, 990).unwrap() < 280_000.0, "one bad second is not the 99th percentile");
+        assert_eq!(percentile_of_steps_ns(&[0.0; LATENCY_STEPS], 990), None);
+    }
+
+    #[test]
+    fn every_duration_lies_in_the_step_that_is_told() {
+        for exponent in 0..EXPONENT_MAX {
+            for part in 0..16 {
+                let value = (1u64 << exponent) + ((1u64 << exponent) * part / 16);
+                let mut histogram = Histogram::default();
+                histogram.record(value);
+                let step = histogram.steps().next().unwrap().0;
+                assert!((start_ns(step * 4)..start_ns(step * 4 + 4)).contains(&value), "{value} in {step}");
+            }
+        }
     }
 
     #[test]

@@ -1,14 +1,18 @@
-//! Trace files: five formats, plain or compressed with Zstandard.
+//! Trace files: six formats, plain or compressed with Zstandard.
 //!
 //! | format | content |
 //! |---|---|
 //! | `.vscsi` | version 1, little-endian, 32 bytes a record: `u32` serial, `u32` length in bytes, `u32` scatter-gather count, `u16` SCSI opcode, `u16` version, `u64` first 512-byte block, `u64` time in µs |
 //! | `.lis` | text, `first_block count 0 request_number`. Blocks are 512 bytes; where the count is always 1 they are database pages, taken as one 4 KiB block each |
 //! | `.trace` | text, `time_ns disk first_sector sectors type`, type 1 read, 0 write |
-//! | `.csv` | a header, then `time_us,R|W,offset_bytes,length_bytes` |
+//! | `.csv` | one of the layouts in `read/csv.rs`, with a header or without |
 //! | `.blkparse` | what `blkparse` prints of a recording by `blktrace`; see `read/blkparse.rs` |
+//! | `.iolog` | what fio writes by `write_iolog`; see `read/iolog.rs` |
 
 mod blkparse;
+mod csv;
+mod disks;
+mod iolog;
 
 use std::fs;
 use std::io::{BufReader, Read};
@@ -66,19 +70,53 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The name does not tell the format.
-    #[error("trace {path} has an unknown format; names end in .vscsi, .lis, .trace, .csv or .blkparse, and .zst if compressed")]
+    #[error("trace {path} has an unknown format; names end in .vscsi, .lis, .trace, .csv, .blkparse or .iolog, and .zst if compressed")]
     UnknownFormat {
         /// Which.
         path: PathBuf,
     },
     /// A record makes no sense.
-    #[error("trace record {record} is not valid: {reason}")]
+    #[error("trace {path}: {invalid}")]
     Record {
-        /// Its number, from 1; in text formats the line.
-        record: usize,
-        /// What is wrong.
-        reason: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// What is wrong, and where.
+        invalid: Invalid,
     },
+    /// Nothing is read or written in it.
+    #[error("trace {path} has no read and no write in it: the recording failed, or nothing used the device; record it again")]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+/// A record that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalid {
+    /// Its number, from 1; in text formats the line.
+    pub record: usize,
+    /// Whether it is a line of text.
+    pub is_text: bool,
+    /// What is wrong.
+    pub reason: &'static str,
+    /// What a record looks like.
+    pub expected: &'static str,
+}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Invalid { record, is_text, reason, expected } = self;
+        let what = if *is_text { "line" } else { "record" };
+        write!(f, "{what} {record} is not valid: {reason}; expected {expected}")
+    }
+}
+
+impl Invalid {
+    /// A line, counted from 0.
+    fn line(index: usize, reason: &'static str, expected: &'static str) -> Invalid {
+        Invalid { record: index + 1, is_text: true, reason, expected }
+    }
 }
 
 /// The formats.
@@ -90,10 +128,12 @@ pub enum Format {
     Lis,
     /// MQSim.
     Trace,
-    /// Recorded for hearth.
+    /// Recorded for hearth, or of a public collection.
     Csv,
     /// Text of `blkparse`.
     Blkparse,
+    /// Written by fio.
+    Iolog,
 }
 
 impl Format {
@@ -105,13 +145,34 @@ impl Format {
             "trace" => Some(Format::Trace),
             "csv" => Some(Format::Csv),
             "blkparse" => Some(Format::Blkparse),
+            "iolog" => Some(Format::Iolog),
             _ => None,
         }
     }
 }
 
+/// A trace, and what is doubtful of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recording {
+    /// In the order of time; where times are the same, or there are none, in the order of the file. At least one.
+    pub requests: Vec<TraceRequest>,
+    /// Sentences for people.
+    pub doubts: Vec<String>,
+}
+
 /// Reads a trace file; its name tells format and compression.
+///
+/// # Errors
+/// It cannot be read, is none of the formats, or holds no request.
 pub fn read_file(path: &Path) -> Result<Vec<TraceRequest>, TraceError> {
+    read_recording(path).map(|recording| recording.requests)
+}
+
+/// The same, with what is doubtful of it.
+///
+/// # Errors
+/// As of [`read_file`].
+pub fn read_recording(path: &Path) -> Result<Recording, TraceError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (plain_name, compressed) = name.strip_suffix(".zst").map_or((name, false), |name| (name, true));
     let format = Format::of_name(plain_name).ok_or_else(|| TraceError::UnknownFormat { path: path.into() })?;
@@ -122,7 +183,33 @@ pub fn read_file(path: &Path) -> Result<Vec<TraceRequest>, TraceError> {
         at_most(file, BYTES_MAX).map_err(|source| TraceError::Read { path: path.into(), source })?
     };
     let bytes = bytes.ok_or_else(|| TraceError::TooLarge { path: path.into() })?;
-    parse(format, &bytes)
+    let mut requests = parse(format, &bytes).map_err(|invalid| TraceError::Record { path: path.into(), invalid })?;
+    if requests.is_empty() {
+        return Err(TraceError::Empty { path: path.into() });
+    }
+    let doubts = doubts(&requests);
+    requests.sort_by_key(|request| request.time_ns);
+    Ok(Recording { requests, doubts })
+}
+
+/// What is doubtful of a trace as it stands in the file, in sentences for people.
+fn doubts(requests: &[TraceRequest]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let earlier = requests.windows(2).filter(|pair| pair[1].time_ns < pair[0].time_ns).count();
+    if earlier > 0 {
+        doubts.push(format!(
+            "{earlier} of {} requests are earlier than the one before them: the file is not in the order of time, so its requests were sorted",
+            requests.len()
+        ));
+    }
+    let disks: std::collections::BTreeSet<u16> = requests.iter().map(|request| request.disk).collect();
+    if disks.len() > 1 {
+        doubts.push(format!(
+            "the trace is of {} devices, which are taken as so many disks: if one lies on another (a partition, a mapped device), each request counts twice",
+            disks.len()
+        ));
+    }
+    doubts
 }
 
 /// What there is to read; `None` if it is more than `bytes_max`.
@@ -138,34 +225,29 @@ fn decompress(from: impl Read, bytes_max: u64) -> Result<Option<Vec<u8>>, String
 }
 
 /// Reads a trace from memory.
-pub fn parse(format: Format, bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+///
+/// # Errors
+/// The first record that makes no sense.
+pub fn parse(format: Format, bytes: &[u8]) -> Result<Vec<TraceRequest>, Invalid> {
     match format {
         Format::Vscsi => parse_vscsi(bytes),
         Format::Lis => parse_lis(bytes),
         Format::Blkparse => blkparse::parse(bytes),
-        Format::Trace => lines(bytes, 0, |line| {
+        Format::Csv => csv::parse(bytes),
+        Format::Iolog => iolog::parse(bytes),
+        Format::Trace => lines(bytes, "time_ns disk first_sector sectors type, type 1 for a read, 0 for a write", |line| {
             let [time_ns, disk, sector, sectors, kind] = numbers(line.split_ascii_whitespace())?;
             let disk = u16::try_from(disk).map_err(|_| "disk number above 65535")?;
             request(time_ns, disk, sector, sectors, SECTOR_BYTES, kind == 0)
         }),
-        Format::Csv => lines(bytes, 1, |line| {
-            let mut fields = line.split(',');
-            let time_us: u64 = fields.next().and_then(|field| field.parse().ok()).ok_or("no time")?;
-            let write = match fields.next() {
-                Some("R") => false,
-                Some("W") => true,
-                _ => return Err("neither R nor W"),
-            };
-            let [offset, length] = numbers(fields)?;
-            request(time_us.saturating_mul(1000), 0, offset, length, 1, write)
-        }),
     }
 }
 
-fn parse_vscsi(bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+fn parse_vscsi(bytes: &[u8]) -> Result<Vec<TraceRequest>, Invalid> {
     let records = bytes.chunks(VSCSI_RECORD_BYTES);
     let parse_one = |(index, record): (usize, &[u8])| {
-        let invalid = |reason| TraceError::Record { record: index + 1, reason };
+        let expected = "32 bytes of vscsi version 1 with a read or a write";
+        let invalid = |reason| Invalid { record: index + 1, is_text: false, reason, expected };
         let record: &[u8; VSCSI_RECORD_BYTES] = record.try_into().map_err(|_| invalid("cut off"))?;
         let u16_at = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
         let u32_at = |at: usize| u64::from(u16_at(at)) | u64::from(u16_at(at + 2)) << 16;
@@ -182,9 +264,9 @@ fn parse_vscsi(bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
     records.enumerate().map(parse_one).collect()
 }
 
-fn parse_lis(bytes: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+fn parse_lis(bytes: &[u8]) -> Result<Vec<TraceRequest>, Invalid> {
     let mut pages = true;
-    let mut requests = lines(bytes, 0, |line| {
+    let mut requests = lines(bytes, "first_block count 0 request_number", |line| {
         let [first, count, _, _] = numbers(line.split_ascii_whitespace())?;
         pages &= count == 1;
         request(0, 0, first, count, SECTOR_BYTES, false)
@@ -219,14 +301,20 @@ fn numbers<'a, const N: usize>(fields: impl Iterator<Item = &'a str>) -> Result<
     if count == N { Ok(numbers) } else { Err("too few fields") }
 }
 
+fn text<'a>(bytes: &'a [u8], expected: &'static str) -> Result<&'a str, Invalid> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let index = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        Invalid::line(index, "it is not text", expected)
+    })
+}
+
 fn lines(
     bytes: &[u8],
-    skip: usize,
+    expected: &'static str,
     mut parse_line: impl FnMut(&str) -> Result<TraceRequest, &'static str>,
-) -> Result<Vec<TraceRequest>, TraceError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| TraceError::Record { record: 1, reason: "not text" })?;
-    let of_line = |(index, line): (usize, &str)| parse_line(line).map_err(|reason| TraceError::Record { record: index + 1, reason });
-    text.lines().enumerate().skip(skip).filter(|(_, line)| !line.trim().is_empty()).map(of_line).collect()
+) -> Result<Vec<TraceRequest>, Invalid> {
+    let of_line = |(index, line): (usize, &str)| parse_line(line).map_err(|reason| Invalid::line(index, reason, expected));
+    text(bytes, expected)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(of_line).collect()
 }
 
 #[cfg(test)]
@@ -265,7 +353,8 @@ mod tests {
         record.extend(9u64.to_le_bytes());
         let requests = parse(Format::Vscsi, &record).expect("valid");
         assert_eq!(requests, [TraceRequest { write: true, ..read(0, 9000, 3584, 8192) }]);
-        assert!(matches!(parse(Format::Vscsi, &record[..31]), Err(TraceError::Record { record: 1, reason: "cut off" })));
+        let error = parse(Format::Vscsi, &record[..31]).expect_err("cut off").to_string();
+        assert_eq!(error, "record 1 is not valid: cut off; expected 32 bytes of vscsi version 1 with a read or a write");
     }
 
     #[test]
@@ -285,7 +374,7 @@ mod tests {
     #[test]
     fn nonsense_is_told_with_its_line() {
         let check = |format, text: &str, line| match parse(format, text.as_bytes()) {
-            Err(TraceError::Record { record, .. }) => assert_eq!(record, line, "{text}"),
+            Err(Invalid { record, is_text: true, .. }) => assert_eq!(record, line, "{text}"),
             other => panic!("{text} gave {other:?}"),
         };
         check(Format::Csv, "head\n1,X,0,1\n", 2);
@@ -295,6 +384,46 @@ mod tests {
         check(Format::Trace, "1 2 3 4 1 9\n", 1);
         check(Format::Trace, "1 70000 3 4 1\n", 1);
         check(Format::Lis, "1 1 0 0\nx 1 0 0\n", 2);
+        let latin = parse(Format::Trace, b"1 2 3 4 1\n1 2 3 4 \xe9\n").expect_err("not UTF-8");
+        assert_eq!((latin.record, latin.reason), (2, "it is not text"));
+    }
+
+    #[test]
+    fn a_file_without_a_request_is_no_success_and_an_error_names_file_line_and_form() {
+        let place = tempfile::tempdir().expect("a directory");
+        let told = |name: &str, text: &str| {
+            let path = place.path().join(name);
+            std::fs::write(&path, text).expect("there is room");
+            read_file(&path).expect_err(name).to_string().replace(&format!("{}/", place.path().display()), "")
+        };
+        let empty = " has no read and no write in it: the recording failed, or nothing used the device; record it again";
+        for (name, text) in [("a.csv", ""), ("a.trace", "\n"), ("a.blkparse", ""), ("a.vscsi", ""), ("b.csv", "time_us,op,offset,length\n")]
+        {
+            assert_eq!(told(name, text), format!("trace {name}{empty}"));
+        }
+        assert_eq!(told("c.iolog", "fio version 3 iolog\n0 /dev/sdb add\n"), format!("trace c.iolog{empty}"));
+        assert_eq!(
+            told("d.csv", "time_us,op,offset,length\nx,R,0,4096\n"),
+            "trace d.csv: line 2 is not valid: no known layout; expected time_us,R|W,offset_bytes,length_bytes"
+        );
+    }
+
+    #[test]
+    fn what_is_doubtful_is_said() {
+        assert_eq!(doubts(&[read(0, 1, 0, 1), read(0, 1, 0, 1), read(0, 2, 0, 1)]), Vec::<String>::new());
+        let told = doubts(&[read(0, 5, 0, 1), read(1, 3, 0, 1), read(0, 4, 0, 1), read(0, 1, 0, 1)]);
+        assert!(told[0].starts_with("2 of 4 requests are earlier") && told[1].starts_with("the trace is of 2 devices"), "{told:?}");
+    }
+
+    #[test]
+    fn what_is_not_in_order_is_sorted_and_said() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("a.csv");
+        std::fs::write(&path, "7,R,0,1\n5,R,4096,1\n7,W,8192,1\n").expect("there is room");
+        let recording = read_recording(&path).expect("it can be read");
+        let offsets: Vec<u64> = recording.requests.iter().map(|request| request.offset_bytes).collect();
+        assert_eq!((offsets, recording.doubts.len()), (vec![4096, 0, 8192], 1));
+        assert_eq!(read_file(&path).expect("the same"), recording.requests);
     }
 
     #[test]

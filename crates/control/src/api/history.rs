@@ -14,7 +14,9 @@ pub struct HistoryView {
     pub step_s: u64,
     /// Time of the first point: seconds since 1970, a multiple of `step_s`.
     pub from_unix_s: u64,
-    /// By name, one value a point; null where nothing is known (no sample, or no request of that kind). Means over the step; of `p99` series the largest.
+    /// By name, one value a point; null where nothing is known (no sample, or no request of that kind). Means over the step. `hit_ratio`
+    /// and latencies (`_mean_us`, `_p50_us`, `_p99_us`) are those of all requests of the step; the percentiles are null for times at which an earlier version kept
+    /// only those of each second.
     pub series: BTreeMap<String, Vec<Option<f64>>>,
 }
 

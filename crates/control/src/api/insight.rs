@@ -100,7 +100,7 @@ pub struct StreamView {
     pub who: Option<String>,
     /// Requests that were looked at: writes, and reads that the cache did not answer.
     pub requests: u64,
-    /// Bytes they read.
+    /// Bytes they read, past the cache: what it answered alone is in none of these figures.
     pub read_bytes: u64,
     /// Bytes they wrote.
     pub written_bytes: u64,

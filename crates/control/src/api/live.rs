@@ -1,6 +1,7 @@
 //! What moves: one sample a second of every volume and pool, for the console, `hearth stats --watch`, `hearth top` and the history.
 
 use crate::api::Health;
+use crate::figures::Durations;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,8 +55,8 @@ pub struct VolumeSample {
     /// Latencies by "all", "read", "write" and by outcome ("ram_hit", "ssd_hit", "miss", "bypass", "write_back", "write_through"); only those
     /// that had requests.
     pub latency: BTreeMap<String, LatencyPoint>,
-    /// What a request would take without the cache, in microseconds: the mean of what the backing device served lately (misses, and what went around the
-    /// cache). Null until it has served anything.
+    /// What a request would take without the cache, in microseconds: the mean of the misses lately; before the first of them, of what went around the cache.
+    /// Null until the backing device has served anything.
     pub baseline_us: Option<f64>,
     /// Dirty bytes, now; null if unknown.
     pub dirty_bytes: Option<u64>,
@@ -76,6 +77,9 @@ pub struct VolumeSample {
     pub errors_s: f64,
     /// What the cache has saved since the daemon's start.
     pub saved: Saved,
+    /// How long the requests of [`Self::latency`] took, for the history; it is not sent.
+    #[serde(skip)]
+    pub durations: BTreeMap<&'static str, Durations>,
 }
 
 /// A disk beside a cache in one second. What ends in `_s` is a rate per second over the sample's span.
@@ -124,7 +128,8 @@ pub struct Saved {
     pub backing_ios: u64,
     /// Bytes it did not have to move.
     pub backing_bytes: u64,
-    /// Seconds that clients did not wait: for each hit, and each write that the SSD took, what the backing device takes on average less what it took.
+    /// Seconds that clients did not wait: for each hit, and each write that the SSD took, the mean of the misses lately less what it took. No second counts
+    /// for more than the clients had: for one, or for as many as had a request waiting at once, on average.
     pub waiting_s: f64,
 }
 

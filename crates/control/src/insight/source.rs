@@ -174,8 +174,11 @@ impl Source {
         let stop = Arc::new(AtomicBool::new(false));
         let (file, to, stopped) = (std::path::PathBuf::from(path), read.clone(), stop.clone());
         let spawned = std::thread::Builder::new().name("trace".into()).spawn(move || {
-            let result = traces::read::read_file(&file).map_err(|error| error.to_string());
-            let result = result.and_then(|requests| watch_trace(&requests, writes, limits, &stopped));
+            let result = traces::read::read_recording(&file).map_err(|error| error.to_string());
+            let result = result.and_then(|recording| {
+                recording.doubts.iter().for_each(|doubt| tracing::warn!("trace {}: {doubt}", file.display()));
+                watch_trace(&recording.requests, writes, limits, &stopped)
+            });
             *locked(&to) = Some(result);
         });
         spawned.map_err(|error| format!("no thread can be started ({error}); raise the thread limit"))?;

@@ -83,9 +83,12 @@ impl Manager {
                 "ask for a range whose end is later than its beginning",
             ));
         }
-        match history.query(&object, &wanted, query.from_unix_s, query.to_unix_s, points as usize) {
+        let kept = series::kept_for(&wanted);
+        let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+        match history.query(&object, &kept, query.from_unix_s, query.to_unix_s, points as usize) {
             Ok(answer) => {
-                Ok(HistoryView { step_s: answer.step_s, from_unix_s: answer.from_unix_s, series: answer.series.into_iter().collect() })
+                let series = series::told(&wanted, &answer);
+                Ok(HistoryView { step_s: answer.step_s, from_unix_s: answer.from_unix_s, series })
             }
             // It is there, but so new that nothing was recorded of it.
             Err(HistoryError::Unknown { .. }) => Ok(HistoryView {

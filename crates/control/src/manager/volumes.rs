@@ -281,6 +281,7 @@ impl Manager {
             let told = if news { told + "; in effect when it runs again" } else { told };
             return Ok(Answer::Done(Done::told(told)));
         }
+        let counters = self.data().volume_stats(&record.name);
         let pending = match self.data().set_options(&record) {
             Ok(pending) => pending,
             Err(error) => {
@@ -299,7 +300,7 @@ impl Manager {
             self.waits_no_more(name);
         }
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
-        let job = self.watch_change(claim, record, pending, leaves_write_back)?;
+        let job = self.watch_change(claim, record, counters, pending, leaves_write_back)?;
         Ok(job.map_or(Answer::Done(Done::told(told)), |job| Answer::Job(Box::new(job))))
     }
 

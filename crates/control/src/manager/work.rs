@@ -7,9 +7,30 @@ use crate::datapath::{DeviceUse, Pending};
 use crate::error::ControlError;
 use crate::jobs::{Job, LOOK, Work};
 use crate::state::{VolumePhase, VolumeRecord};
+use crate::stats::VolumeStats;
 use crate::uuid::Uuid;
 use std::sync::Arc;
 use types::Mode;
+
+/// How far dirty data is on its way home. Done is what was destaged since the command was given, never less than before; the rest is what is dirty now.
+/// Clients that go on writing add to the rest, and some of what they wrote may be dirty when the command has ended.
+#[derive(Default)]
+struct Homecoming {
+    /// Done by an earlier command of the same job.
+    earlier_bytes: u64,
+    done_bytes: u64,
+    dirty_bytes: u64,
+}
+
+impl Homecoming {
+    /// Bytes done, and in all, by the counters before the command and those of now.
+    fn look(&mut self, before: &VolumeStats, now: &VolumeStats) -> (u64, u64) {
+        self.done_bytes = now.destaged_bytes.saturating_sub(before.destaged_bytes).max(self.done_bytes);
+        self.dirty_bytes = now.dirty_bytes.unwrap_or(self.dirty_bytes);
+        let done_bytes = self.earlier_bytes + self.done_bytes;
+        (done_bytes, done_bytes + self.dirty_bytes)
+    }
+}
 
 impl Manager {
     /// Runs `work` as a job on a thread of its own; the claim is given back before the job is seen as ended.
@@ -48,28 +69,38 @@ impl Manager {
 
     /// Destages all dirty data.
     pub(super) fn destage_all(&self, volume: &VolumeRecord, job: &Job) -> Result<(), ControlError> {
+        let before = self.data().volume_stats(&volume.name);
         let pending = self.data().destage(volume)?;
-        self.watch_dirty(volume, pending, job)
+        self.watch_dirty(volume, &before, pending, job)
     }
 
-    /// Waits for a command that ends when nothing is dirty, and reports how far it is.
-    fn watch_dirty(&self, volume: &VolumeRecord, mut pending: Box<dyn Pending>, job: &Job) -> Result<(), ControlError> {
-        let mut total_bytes = 0;
+    /// Waits for a command that destages, and reports how far it is. `before` are the volume's counters before the command was given.
+    fn watch_dirty(
+        &self,
+        volume: &VolumeRecord,
+        before: &VolumeStats,
+        mut pending: Box<dyn Pending>,
+        job: &Job,
+    ) -> Result<(), ControlError> {
+        // A removal destages twice.
+        let mut reached = Homecoming { earlier_bytes: job.view().done_bytes, ..Homecoming::default() };
         let mut cancelled = false;
         loop {
             let ended = pending.poll();
-            // What is left is exact; clients that go on writing add to it, and to the whole.
-            let dirty_bytes = self.data().volume_stats(&volume.name).dirty_bytes.unwrap_or(total_bytes);
-            total_bytes = dirty_bytes.max(total_bytes);
-            let done_bytes = total_bytes - dirty_bytes;
+            let (done_bytes, total_bytes) = reached.look(before, &self.data().volume_stats(&volume.name));
+            job.advance(done_bytes, total_bytes);
             match ended {
                 Some(Ok(())) => {
-                    job.advance(total_bytes, total_bytes);
+                    if total_bytes == 0 {
+                        // Nothing is left and nothing had to go home: what was dirty was discarded meanwhile.
+                        let known_bytes = job.view().total_bytes;
+                        job.advance(known_bytes, known_bytes);
+                    }
                     return Ok(());
                 }
                 Some(Err(_)) if cancelled => return Err(ControlError::Stopped),
                 Some(Err(error)) => return Err(error),
-                None => job.advance(done_bytes, total_bytes),
+                None => {}
             }
             if job.cancel_wanted() && !cancelled {
                 pending.cancel();
@@ -84,6 +115,7 @@ impl Manager {
         &self,
         claim: Claim,
         volume: VolumeRecord,
+        before: VolumeStats,
         pending: Box<dyn Pending>,
         leaves_write_back: bool,
     ) -> Result<Option<JobView>, ControlError> {
@@ -92,7 +124,7 @@ impl Manager {
         }
         let (manager, name, uuid) = (self.clone(), volume.name.clone(), volume.uuid);
         let work = move |job: &Job| {
-            manager.watch_dirty(&volume, pending, job)?;
+            manager.watch_dirty(&volume, &before, pending, job)?;
             manager.note_clean(&volume.name)
         };
         self.run_job(Work::ModeChange, (&name, uuid), claim, work).map(Some)
@@ -252,5 +284,27 @@ pub(super) fn wait_for(mut pending: Box<dyn Pending>) -> Result<(), ControlError
             Some(result) => return result,
             None => std::thread::sleep(LOOK),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(destaged_bytes: u64, dirty_bytes: u64) -> VolumeStats {
+        VolumeStats { destaged_bytes, dirty_bytes: Some(dirty_bytes), ..VolumeStats::default() }
+    }
+
+    /// 300 bytes are dirty. Clients write 500 more while 400 go home.
+    #[test]
+    fn a_destage_never_runs_backwards_and_says_what_is_left() {
+        let (before, mut reached) = (counters(1000, 300), Homecoming::default());
+        let looks =
+            [(1000, 300), (1100, 500), (1250, 600), (1400, 400)].map(|(destaged, dirty)| reached.look(&before, &counters(destaged, dirty)));
+        assert_eq!(looks, [(0, 300), (100, 600), (250, 850), (400, 800)]);
+        // While nobody can say, what was known counts.
+        assert_eq!(reached.look(&before, &VolumeStats::default()), (400, 800));
+        let mut second = Homecoming { earlier_bytes: 400, ..Homecoming::default() };
+        assert_eq!(second.look(&counters(1400, 10), &counters(1410, 0)), (410, 410));
     }
 }

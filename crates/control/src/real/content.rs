@@ -44,13 +44,14 @@ impl Gathered {
         let per = |of: u64, each: u64| (each > 0).then(|| of as f64 / each as f64);
         let full_blocks = plain_blocks + census.raw + census.lz4 + census.zstd;
         // An object without a block is there only because others rest on it.
-        let reference_blocks_cached = census.references.saturating_sub(census.orphans);
+        let reference_blocks = census.references.saturating_sub(census.orphans).min(full_blocks);
         let named = |(place, steps): (&u16, &Vec<_>)| Some((name_of(*place)?, joined(steps)));
         Some(ContentStats {
             level: self.level,
-            reference_blocks: census.references,
+            reference_blocks,
+            uncached_reference_blocks: census.orphans,
             associated_blocks: census.duplicate + census.delta,
-            independent_blocks: full_blocks.saturating_sub(reference_blocks_cached),
+            independent_blocks: full_blocks - reference_blocks,
             zero_blocks: census.zero,
             cached_bytes,
             stored_bytes,
@@ -109,8 +110,9 @@ mod tests {
         gathered.shards.add(&shard);
         let figures = gathered.figures(|_| None).expect("content is on");
         let kinds = [figures.reference_blocks, figures.associated_blocks, figures.independent_blocks, figures.zero_blocks];
-        assert_eq!(kinds, [12, 45, 40, 5]);
-        assert_eq!(kinds.iter().sum::<u64>(), 100 + census.orphans, "every block once, and the orphans");
+        assert_eq!(kinds, [10, 45, 40, 5]);
+        assert_eq!(kinds.iter().sum::<u64>() * BLOCK_BYTES, figures.cached_bytes, "every cached block once");
+        assert_eq!(figures.uncached_reference_blocks, 2);
         assert_eq!((figures.cached_bytes, figures.stored_bytes), (409_600, 122_880));
         assert_eq!((figures.memory_bytes_per_block, figures.encoding_cpu_us_per_block), (Some(15.0), Some(5.0)));
         assert!((figures.effective_capacity.expect("something is cached") - 3.333).abs() < 0.01);

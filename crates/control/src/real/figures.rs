@@ -221,6 +221,8 @@ fn clients_of(seen: &runtime::VolumeStats) -> Clients {
         written_bytes: seen.written_bytes,
         flushes: seen.flushes,
         discards: seen.discards,
+        own_reads: seen.own_reads,
+        own_read_bytes: seen.own_read_bytes,
         read_hits_ram: read(Outcome::RamHit),
         read_hits_ssd: read(Outcome::SsdHit),
         read_misses: read(Outcome::Miss),

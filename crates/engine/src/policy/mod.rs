@@ -265,16 +265,24 @@ impl Policy {
     /// The block that should leave RAM next; `None` if RAM is empty. Its slot is free afterwards.
     pub fn ram_evict(&mut self) -> Option<RamVictim> {
         let victim = self.ram.pop()?;
-        let verdict = if victim.copy {
-            Verdict::DropCopy
-        } else if victim.proven || victim.returned || self.pace.is_worth_admitting(victim.frequency) {
-            self.pace.on_append();
-            Verdict::Admit(Heat::admitted(victim.frequency, &mut self.chance))
-        } else {
-            self.ghost.remember(victim.key, victim.frequency);
-            Verdict::Forget
-        };
+        let verdict =
+            if victim.copy { Verdict::DropCopy } else { self.leaves_ram(victim.key, victim.frequency, victim.proven || victim.returned) };
         Some(RamVictim { key: victim.key, verdict })
+    }
+
+    /// What becomes of a block that is not put into RAM, where another would have to leave for it.
+    pub fn passes_ram(&mut self, key: u64, arrival: Arrival) -> Verdict {
+        self.leaves_ram(key, arrival.frequency, arrival.proven || arrival.returned)
+    }
+
+    fn leaves_ram(&mut self, key: u64, frequency: u8, is_proven: bool) -> Verdict {
+        if is_proven || self.pace.is_worth_admitting(frequency) {
+            self.pace.on_append();
+            Verdict::Admit(Heat::admitted(frequency, &mut self.chance))
+        } else {
+            self.ghost.remember(key, frequency);
+            Verdict::Forget
+        }
     }
 
     /// Gives back a victim whose page cannot leave now; it will be offered again after the others. Of an admitted victim

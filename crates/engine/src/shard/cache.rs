@@ -173,6 +173,25 @@ impl Shard {
         }
     }
 
+    /// Whether a block can enter RAM without another leaving.
+    pub(super) fn ram_has_room(&self) -> bool {
+        self.ram.len() < self.config.ram_blocks
+    }
+
+    /// Keeps a block that no client has asked for: in RAM only where there is room, so that what clients use there stays; else on the SSD at once.
+    pub(super) fn ram_insert_own(&mut self, key: Key, page: Page, arrival: Arrival) {
+        // Not into the log before the backing device has flushed it: such a block waits in RAM.
+        if self.ram_has_room() || self.config.ram_blocks == 0 || !self.volume_of(key).backing.is_settled(key.extent()) {
+            return self.ram_insert(key, page, arrival);
+        }
+        match self.policy.passes_ram(key.0, arrival) {
+            Verdict::Admit(heat) => self.admit(key, page, heat),
+            Verdict::Forget if self.is_pinned(key) => self.admit(key, page, Heat::default()),
+            Verdict::Forget => self.turn_away_block(key, BypassReason::FirstTouch),
+            Verdict::DropCopy => {}
+        }
+    }
+
     /// A request goes around the cache, or has to wait.
     pub(super) fn turn_away(&mut self, id: OpId, reason: BypassReason) {
         let op = self.ops.get_mut(id);

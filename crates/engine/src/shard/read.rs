@@ -176,7 +176,8 @@ impl Shard {
                 return None;
             }
             let advice = self.touch(Key(first.0 + index as u64), false, blocks, wanted);
-            advice.enter.filter(|_| matches!(source, Source::Packed(_) | Source::Ssd { overlay: false, .. }))
+            let may_enter = !wanted || self.ram_has_room();
+            advice.enter.filter(|_| may_enter && matches!(source, Source::Packed(_) | Source::Ssd { overlay: false, .. }))
         };
         sources.iter().enumerate().map(copy_of).collect()
     }
@@ -495,6 +496,7 @@ impl Shard {
         }
         let advice = self.touch(key, false, request_blocks, wanted);
         match advice.enter {
+            Some(arrival) if wanted => self.ram_insert_own(key, page, arrival),
             Some(arrival) => self.ram_insert(key, page, arrival),
             None => self.turn_away_block(key, BypassReason::FirstTouch),
         }

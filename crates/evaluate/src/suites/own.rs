@@ -127,7 +127,9 @@ struct Trace {
 impl Trace {
     fn read(path: &Path) -> Result<Trace, Trouble> {
         let requests = traces::read::read_file(path).map_err(|error| {
-            Trouble::Usage(format!("{error}; give a fio job file (.fio), or a .vscsi, .lis, .trace, .csv or .blkparse file, plain or .zst"))
+            Trouble::Usage(format!(
+                "{error}; give a fio job file (.fio), or a .vscsi, .lis, .trace, .csv, .blkparse or .iolog file, plain or .zst"
+            ))
         })?;
         Ok(Trace::of(requests))
     }

@@ -49,6 +49,7 @@ fn volume(step: f64, mode: Mode, health: Health) -> VolumeSample {
         bypassed_s: [("sequential", 12.0), ("first_touch", 480.0), ("size", 0.0)].map(|(k, v)| (k.to_string(), v)).into(),
         errors_s: 0.0,
         saved: Saved { backing_ios: 123_456_789, backing_bytes: 505 << 30, waiting_s: 777_777.0 },
+        durations: Default::default(),
     }
 }
 

@@ -58,8 +58,12 @@ impl Reference {
         if values.is_empty() {
             return None;
         }
-        let largest = values.iter().copied().fold(f64::MIN, f64::max);
-        Some(if series.ends_with("_p99_us") { largest } else { values.iter().sum::<f64>() / values.len() as f64 })
+        let sum = values.iter().sum::<f64>();
+        match series {
+            name if name.ends_with("_total") => Some(sum),
+            name if name.ends_with("_p99_us") => (to_s - from_s == 1).then_some(sum),
+            _ => Some(sum / values.len() as f64),
+        }
     }
 
     /// Compares every point of an answer; how many were known.

@@ -153,7 +153,7 @@ impl Reactor {
                 bytes: 0,
                 result: Err(error),
                 outcome: Outcome::Other,
-                latency_ns: Some(0),
+                latency_ns: 0,
             });
             self.callbacks.push_back(Callback::Reply(key, failure(request.id, error)));
             return Ok(());
@@ -214,14 +214,17 @@ impl Reactor {
         }
         volume.in_flight -= 1;
         // What hearth reads for itself is no client's.
-        if !request.glance.aside {
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        if request.own {
+            volume.stats.record_own(bytes, result);
+        } else if !request.glance.aside {
             volume.stats.record(&Answered {
                 op: request.op,
                 fua: request.fua,
-                bytes: u64::from(request.sectors) * SECTOR_BYTES,
+                bytes,
                 result,
                 outcome,
-                latency_ns: (!request.own).then(|| self.now_ns.saturating_sub(request.submitted_ns)),
+                latency_ns: self.now_ns.saturating_sub(request.submitted_ns),
             });
         }
         for key in volume.line.drain(..) {

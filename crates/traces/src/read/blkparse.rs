@@ -9,18 +9,23 @@
 //! issued to the driver (`D`). Other actions, flushes without data, discards and the figures at the
 //! end are passed over. Names may hold anything, so lines are bytes.
 
-use super::{TraceError, TraceRequest, request};
+use super::disks::Disks;
+use super::{Invalid, TraceRequest, request};
 use types::SECTOR_BYTES;
 
+/// A line that counts.
+const EXPECTED: &str =
+    "MAJOR,MINOR CPU NUMBER SECONDS.NANOSECONDS PID ACTION LETTERS FIRST_SECTOR + SECTORS [NAME], as blkparse prints it without -f";
+
 /// Reads the text.
-pub fn parse(text: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
+pub fn parse(text: &[u8]) -> Result<Vec<TraceRequest>, Invalid> {
     let (mut queued, mut issued) = (Vec::new(), Vec::new());
-    let mut disks = Vec::new();
+    let mut disks = Disks::default();
     let mut any = false;
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let invalid = |reason| TraceError::Record { record: index + 1, reason };
+        let invalid = |reason| Invalid::line(index, reason, EXPECTED);
         let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-        let Some(number) = fields.next().and_then(disk) else { continue };
+        let Some(number) = fields.next().filter(|field| is_disk(field)) else { continue };
         any = true;
         let (time, action, letters) = (fields.nth(2), fields.nth(1), fields.next());
         let (Some(time), Some(action), Some(letters)) = (time, action, letters) else { return Err(invalid("too few fields")) };
@@ -37,28 +42,19 @@ pub fn parse(text: &[u8]) -> Result<Vec<TraceRequest>, TraceError> {
         let (Some(first), Some(b"+"), Some(count)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let time_ns = nanoseconds(time).ok_or_else(|| invalid("no time"))?;
         let (Some(first), Some(count)) = (decimal(first), decimal(count)) else { return Err(invalid("not a number")) };
-        let disk = place_of(&mut disks, number).ok_or_else(|| invalid("more than 65536 disks"))?;
+        let disk = disks.number_of(number).map_err(invalid)?;
         requests.push(request(time_ns, disk, first, count, SECTOR_BYTES, write).map_err(invalid)?);
     }
     if !any && text.iter().any(|byte| !byte.is_ascii_whitespace()) {
-        return Err(TraceError::Record { record: 1, reason: "no line of blkparse in all of it" });
+        return Err(Invalid::line(0, "no line of blkparse in all of it", EXPECTED));
     }
     Ok(if queued.is_empty() { issued } else { queued })
 }
 
 /// `8,0`
-fn disk(field: &[u8]) -> Option<(u64, u64)> {
-    let comma = field.iter().position(|byte| *byte == b',')?;
-    Some((decimal(&field[..comma])?, decimal(&field[comma + 1..])?))
-}
-
-/// Disks have numbers in the order in which they appear.
-fn place_of(disks: &mut Vec<(u64, u64)>, number: (u64, u64)) -> Option<u16> {
-    let place = disks.iter().position(|known| *known == number).unwrap_or(disks.len());
-    if place == disks.len() {
-        disks.push(number);
-    }
-    u16::try_from(place).ok()
+fn is_disk(field: &[u8]) -> bool {
+    let comma = field.iter().position(|byte| *byte == b',');
+    comma.is_some_and(|comma| decimal(&field[..comma]).is_some() && decimal(&field[comma + 1..]).is_some())
 }
 
 /// `12.000000345`: nine places always.
@@ -155,7 +151,7 @@ Skips: 0 forward (0 -   0.0%)
         let check = |line: &str, expected: &str| {
             let text = format!("8,0 0 1 0.000000001 9 Q R 8 + 8 [x]\n{line}\n");
             let error = parse(text.as_bytes()).expect_err(line);
-            assert!(matches!(error, TraceError::Record { record: 2, reason } if reason == expected), "{line}: {error}");
+            assert!(error.record == 2 && error.reason == expected, "{line}: {error}");
         };
         check("8,0", "too few fields");
         check("8,0 0 1 0.0 9 Q", "too few fields");
@@ -165,7 +161,7 @@ Skips: 0 forward (0 -   0.0%)
         check("8,0 0 1 0.000000001 9 Q R 8 + +8 [x]", "not a number");
         check("8,0 0 1 0.000000001 9 Q R 8 + 0 [x]", "length 0");
         check("8,0 0 1 0.000000001 9 Q R 18446744073709551615 + 8 [x]", "end beyond 2^60 bytes");
-        assert!(matches!(parse(b"\xff\x00 nothing"), Err(TraceError::Record { record: 1, .. })));
+        assert_eq!(parse(b"\xff\x00 nothing").map_err(|error| error.record), Err(1));
     }
 
     #[test]

@@ -598,6 +598,7 @@ impl DataPath for World {
         VolumeStats {
             dirty_bytes: Some(of(|stats| stats.dirty_bytes)),
             cached_bytes: of(|stats| stats.cached_bytes),
+            destaged_bytes: of(|stats| stats.destaged_bytes),
             ..VolumeStats::default()
         }
     }

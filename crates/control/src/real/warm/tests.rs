@@ -72,6 +72,8 @@ fn ranges_are_hits_afterwards_and_gaps_are_not_cached() {
     assert_eq!(stats.backing_read_bytes, plan.read_bytes(), "short gaps are read, and nothing twice");
     assert!(plan.read_bytes() > plan.bytes());
     assert_eq!(machine.backing_waits("v").count(), 0, "no client has waited");
+    assert_eq!((stats.reads, stats.read_bytes, stats.read_misses), (0, 0, 0), "no client has read");
+    assert_eq!((stats.own_reads > 0, stats.own_read_bytes), (true, plan.read_bytes()));
 
     let (count, result) = machine.warm(&volume, &plan.pieces(0, 8 * MIB, MIB));
     assert!(result.is_ok() && count > 0);
