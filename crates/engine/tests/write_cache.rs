@@ -2,7 +2,7 @@
 
 mod support;
 
-use engine::api::{Op, Target};
+use engine::api::{Op, Outcome, Target};
 use page::PageVec;
 use support::alone::{AT_ONCE, Rig, SECOND_NS, noise, partly_noise};
 use types::{Content, ShardIndex};
@@ -112,4 +112,51 @@ fn nothing_goes_home_for_idleness_alone_while_the_host_is_busy() {
     rig.drain();
     rig.pass(SECOND_NS);
     assert_eq!(dirty_blocks(&rig), 0, "it has time again");
+}
+
+/// What destage has written is dirty, and so safe in the log, until destage's own flush: a commit does not wait for that. For a client's write past the
+/// log it does.
+#[test]
+fn a_flush_waits_for_what_clients_wrote_past_the_log_and_not_for_destage() {
+    let mut rig = Rig::new(Content::Off);
+    let flush = |rig: &mut Rig| {
+        rig.replies.clear();
+        rig.begin(Op::Flush, 0, PageVec::new());
+        rig.replies.pop().map(|reply| (reply.result, reply.outcome))
+    };
+    rig.write(0, &(0..AT_ONCE).map(noise).collect::<Vec<_>>());
+    rig.holds_home_flushes = true;
+    rig.pass(SECOND_NS);
+    assert_eq!((rig.held.len(), rig.shard.stats().dirty_blocks), (1, AT_ONCE), "destage has written, and its flush takes long");
+    assert_eq!(flush(&mut rig), Some((Ok(()), Outcome::Other)), "the log has it all");
+
+    rig.begin(Op::Discard, 1000, PageVec::new());
+    assert_eq!(rig.replies.pop().map(|reply| reply.result), Some(Ok(())));
+    assert_eq!(flush(&mut rig), None, "the discard is in the disk's cache");
+    rig.release();
+    assert_eq!(rig.replies.pop().map(|reply| (reply.result, reply.outcome)), Some((Ok(()), Outcome::BackingFlush)));
+    assert_eq!(rig.shard.stats().dirty_blocks, 0);
+    assert_eq!(flush(&mut rig), Some((Ok(()), Outcome::Other)), "it is durable, once");
+}
+
+/// A large write that somebody may wait for leaves the last part of the dirty limit to small ones: those would have to wait there.
+#[test]
+fn large_writes_go_around_when_dirty_data_nears_its_limit() {
+    let mut rig = Rig::new(Content::Off);
+    rig.shard.set_host_busy(true);
+    let mut outcomes = Vec::new();
+    let most = rig.shard.dirty_pages_max();
+    for first in (0..most + AT_ONCE).step_by(AT_ONCE as usize) {
+        rig.replies.clear();
+        // Destage is slow.
+        rig.holds_home_flushes = true;
+        rig.begin_burst(first, &(first..first + AT_ONCE).map(noise).collect::<Vec<_>>());
+        outcomes.extend(rig.replies.pop().map(|reply| reply.outcome));
+    }
+    let around = outcomes.iter().position(|outcome| *outcome == Outcome::Bypass).expect("some go around") as u64 * AT_ONCE;
+    assert!((most * 7 / 10..most * 7 / 10 + 2 * AT_ONCE).contains(&around), "from block {around} on, {most} may be dirty");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Bypass | Outcome::WriteBack)), "none waits");
+    rig.write(4096, &[noise(4096)]);
+    assert_eq!(rig.backing[4096 * 4096..][..4096], [0; 4096], "a small one goes into the log");
+    rig.release();
 }

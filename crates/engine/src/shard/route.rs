@@ -36,7 +36,7 @@ pub struct Case {
 /// | write-through | backing, refill | backing | backing |
 /// | write-around, pass-through | backing | backing | backing |
 ///
-/// What a policy sends around the cache, what is too large for the log, and everything once the SSD failed, goes to the backing
+/// What a policy sends around the cache, large writes when dirty data nears its limit, what is too large for the log, and everything once the SSD failed, goes to the backing
 /// device without refill. A discard always does: a hole costs the backing device nothing and the log would have to remember it.
 pub fn way(case: Case) -> Way {
     let around = case.bypass.is_some() || case.degraded || case.too_large_for_log;

@@ -23,6 +23,10 @@ use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
 /// partial write fills its block from the backing device first.
 const PARTIAL_ONE_IN: usize = 16;
 
+/// Large writes go around when dirty data is above this part of its limit, in thousandths: where destage begins to hurry, and well below where
+/// writes are slowed down.
+const CROWDED_PERMILLE: u128 = 700;
+
 /// A cached version of an edge block, as it was when its reading began.
 pub struct MergeBase {
     /// The segment that is pinned meanwhile.
@@ -123,6 +127,13 @@ impl Shard {
         let shards = u64::from(self.config.place.layout.shards);
         let limit = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         (self.dirty.blocks_of(index).saturating_sub(self.unreadable_blocks(index)), limit)
+    }
+
+    /// Whether dirty data of the volume, or of all, nears its limit: what is left of it is for small writes, which would wait at the limit.
+    pub(super) fn is_crowded(&self, index: VolumeIndex) -> bool {
+        let (of_volume, volume_max) = self.dirty_and_limit(index);
+        let beyond = |have: u64, max: u64| u128::from(have) * 1000 > u128::from(max) * CROWDED_PERMILLE;
+        beyond(of_volume, volume_max) || beyond(self.dirty_pages(), self.dirty_pages_max())
     }
 
     fn backing_failed(&self, id: OpId) -> bool {
