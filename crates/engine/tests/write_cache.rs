@@ -5,7 +5,7 @@ mod support;
 use engine::api::{Op, Outcome, Target};
 use page::PageVec;
 use support::alone::{AT_ONCE, Rig, SECOND_NS, noise, partly_noise};
-use types::{Content, ShardIndex};
+use types::{Content, ShardIndex, VolumeIndex};
 
 /// The log's limit of dirty data is there for the cleaner, so it counts what is stored: four blocks of a quarter page each are one page.
 #[test]
@@ -159,4 +159,28 @@ fn large_writes_go_around_when_dirty_data_nears_its_limit() {
     rig.write(4096, &[noise(4096)]);
     assert_eq!(rig.backing[4096 * 4096..][..4096], [0; 4096], "a small one goes into the log");
     rig.release();
+}
+
+/// XFS writes its log in pieces of 1.5 KiB, or 5 KiB, each flushed: what the block held before is at hand, and neither the SSD nor the disk is read for it.
+#[test]
+fn a_log_written_in_parts_of_blocks_reads_nothing() {
+    const SECTORS: u64 = 64 * 8;
+    for (sectors, content) in [(3, Content::Off), (10, Content::Off), (3, Content::Fast)] {
+        let mut rig = Rig::new(content);
+        rig.shard.set_host_busy(true);
+        for lap in 0..2 {
+            rig.ssd_pages_read = 0;
+            for start in (0..SECTORS - u64::from(sectors)).step_by(sectors as usize) {
+                rig.commit_sectors(start, sectors, if lap == 0 { noise } else { |block| noise(block + 7) });
+            }
+            // In the second lap, a block is read when the log comes to it.
+            let most = if lap == 0 { 0 } else { SECTORS / 8 };
+            assert!(rig.ssd_pages_read <= most, "{} pages of the SSD were read, lap {lap}", rig.ssd_pages_read);
+            assert_eq!(rig.shard.volume_stats(VolumeIndex(0)).expect("a volume").backing_reads, 0);
+        }
+        for block in 0..SECTORS / 8 - 2 {
+            let reply = rig.request(Op::Read, block, PageVec::new()).expect("an answer");
+            assert!(reply.pages[0][..] == noise(block + 7)[..], "block {block}");
+        }
+    }
 }

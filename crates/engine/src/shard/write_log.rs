@@ -231,8 +231,9 @@ impl Shard {
             if mask & !new_mask == 0 {
                 return;
             }
-            if let Some(page) = self.log.page_in_flight(slot) {
-                let base = (page.clone(), mask);
+            let recent = self.log.page_in_flight(slot).cloned().or_else(|| self.edge_page(key, slot));
+            if let Some(page) = recent {
+                let base = (page, mask);
                 self.ops.get_mut(id).edges[edge].base = Some(base);
                 return;
             }
@@ -428,6 +429,11 @@ impl Shard {
             let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
             group = self.log_block(block, urgency);
             self.destage_overtaken(key);
+            if let Some((_, page, _)) = merged.iter().find(|(block, ..)| *block == index)
+                && let Some(slot) = self.index.get(key)
+            {
+                self.edge_pages.keep(key, slot, page.clone());
+            }
             arrivals.push(advice.enter.filter(|_| self.treatment_of(key).admit() != Admit::Never));
         }
         // Only now: what leaves RAM for these may go into the log, and would take the room that was made sure of for the blocks.
