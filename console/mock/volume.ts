@@ -21,6 +21,7 @@ export const OPTIONS: Options = {
   dirty_limit_bytes: null,
   max_io_bytes: 65_536,
   sequential_cutoff_bytes: MIB,
+  log_burst_bytes: null,
   latency_goal_ms: 50,
   destage_rate_bytes: null,
   read_only: false,

@@ -207,6 +207,7 @@ export interface Options {
   dirty_limit_bytes: number | null;
   max_io_bytes: number;
   sequential_cutoff_bytes: number | null;
+  log_burst_bytes: number | null;
   latency_goal_ms: number;
   destage_rate_bytes: number | null;
   read_only: boolean;
@@ -222,6 +223,7 @@ export interface OptionsPatch {
   dirty_limit?: Limit | null;
   max_io_bytes?: number | null;
   sequential_cutoff?: Limit | null;
+  log_burst?: Limit | null;
   latency_goal_ms?: number | null;
   destage_rate?: Limit | null;
   read_only?: boolean | null;

@@ -166,6 +166,22 @@ export const SETTINGS: Setting[] = [
     },
   },
   {
+    key: "log_burst_bytes",
+    word: "Log burst",
+    about: "Most of large writes that the SSD takes between two flushes, because somebody may wait for them.",
+    hint: "a size of at least 4KiB, or off",
+    shown: (options) => off(options.log_burst_bytes, bytes),
+    typed: (options) => off(options.log_burst_bytes, typedSize),
+    patch: (text) => limited(text, 4096, (log_burst) => ({ log_burst })),
+    meaning: (text, now) => {
+      const limit = bytesOf(text);
+      return [
+        limit === null ? "Large commits go to the SSD as far as the dirty limit allows." : `Of a commit, up to ${bytes(limit)} go to the SSD; the rest goes to the disk, and the commit waits for it.`,
+        ...onlyWriteBack(now),
+      ];
+    },
+  },
+  {
     key: "latency_goal_ms",
     word: "Latency goal",
     about: "Destage keeps clients' reads of the backing device below this.",

@@ -8,7 +8,7 @@ import { exposure, modeMeaning, type Situation } from "../../src/words/modes";
 import { healthLine } from "../../src/words/health";
 import { reason } from "../../src/words/outcomes";
 
-const options: Options = { mode: "write-back", admission: "second-touch", write_cache_depth_ms: 30_000, dirty_limit_bytes: 2 ** 30, max_io_bytes: 65_536, sequential_cutoff_bytes: null, latency_goal_ms: 50, destage_rate_bytes: null, read_only: false, on_ssd_loss: "stop", tls_names: [] };
+const options: Options = { mode: "write-back", admission: "second-touch", write_cache_depth_ms: 30_000, dirty_limit_bytes: 2 ** 30, max_io_bytes: 65_536, sequential_cutoff_bytes: null, log_burst_bytes: null, latency_goal_ms: 50, destage_rate_bytes: null, read_only: false, on_ssd_loss: "stop", tls_names: [] };
 const now: Situation = { volume: "db", backing: "/dev/sdb", options, dirty_bytes: 5 * 2 ** 20, written_bytes_s: 2 ** 20 };
 const plain = (text: string): string => text.replace(/[\u00a0\u202f]/g, " ");
 
@@ -23,7 +23,7 @@ test("what is shown can be typed again and changes nothing", () => {
 });
 
 test("settings keep the daemon's bounds", () => {
-  const wrong: [string, string][] = [["write_cache_depth_ms", "0s"], ["write_cache_depth_ms", "25h"], ["dirty_limit_bytes", "1KiB"], ["max_io_bytes", "off"], ["max_io_bytes", "64MiB"], ["sequential_cutoff_bytes", "1"], ["latency_goal_ms", "61s"], ["destage_rate_bytes", "3"], ["tls_names", ""], ["tls_names", "a,,b"]];
+  const wrong: [string, string][] = [["write_cache_depth_ms", "0s"], ["write_cache_depth_ms", "25h"], ["dirty_limit_bytes", "1KiB"], ["max_io_bytes", "off"], ["max_io_bytes", "64MiB"], ["sequential_cutoff_bytes", "1"], ["log_burst_bytes", "1"], ["latency_goal_ms", "61s"], ["destage_rate_bytes", "3"], ["tls_names", ""], ["tls_names", "a,,b"]];
   for (const [key, text] of wrong) assert.ok(SETTINGS.find((setting) => setting.key === key)!.patch(text).problem, `${key} ${text}`);
 });
 

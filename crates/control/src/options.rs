@@ -41,6 +41,9 @@ pub struct Options {
     pub max_io_bytes: u64,
     /// A sequential stream goes around the cache after this many bytes; `None`: never.
     pub sequential_cutoff_bytes: Option<u64>,
+    /// Most bytes of large writes that the log takes between two flushes, because somebody may wait for them; `None`: what the dirty limit allows.
+    #[serde(default)]
+    pub log_burst_bytes: Option<u64>,
     /// Destage keeps client reads of the backing device below this, in milliseconds.
     pub latency_goal_ms: u64,
     /// Most bytes of destage per second; `None`: as the latency goal allows.
@@ -67,6 +70,7 @@ impl Default for Options {
             dirty_limit_bytes: None,
             max_io_bytes: u64::from(engine.max_io_bytes),
             sequential_cutoff_bytes: engine.sequential_cutoff_bytes,
+            log_burst_bytes: None,
             latency_goal_ms: engine.latency_goal_ns / 1_000_000,
             destage_rate_bytes: engine.destage_rate_bytes,
             read_only: engine.read_only,
@@ -90,6 +94,7 @@ impl Options {
                 ("dirty limit", limit(o.dirty_limit_bytes)),
                 ("max I/O size", bytes(o.max_io_bytes)),
                 ("sequential cutoff", limit(o.sequential_cutoff_bytes)),
+                ("log burst", limit(o.log_burst_bytes)),
                 ("latency goal", time(o.latency_goal_ms)),
                 ("destage rate", limit(o.destage_rate_bytes)),
                 ("read-only", if o.read_only { "yes" } else { "no" }.to_string()),
@@ -132,6 +137,8 @@ pub struct OptionsPatch {
     pub max_io_bytes: Option<u64>,
     /// In bytes, or off.
     pub sequential_cutoff: Option<Limit>,
+    /// In bytes, or off.
+    pub log_burst: Option<Limit>,
     /// In milliseconds.
     #[schema(minimum = 1, maximum = 60000)]
     pub latency_goal_ms: Option<u64>,
@@ -185,6 +192,9 @@ impl OptionsPatch {
         }
         if let Some(limit) = self.sequential_cutoff {
             new.sequential_cutoff_bytes = sized("--sequential-cutoff", limit, types::BLOCK_BYTES)?;
+        }
+        if let Some(limit) = self.log_burst {
+            new.log_burst_bytes = sized("--log-burst", limit, types::BLOCK_BYTES)?;
         }
         if let Some(goal_ms) = self.latency_goal_ms {
             if goal_ms == 0 || goal_ms > 60_000 {
@@ -273,6 +283,7 @@ impl From<&Options> for engine::api::VolumeOptions {
             dirty_limit_bytes: options.dirty_limit_bytes.unwrap_or(u64::MAX),
             max_io_bytes: u32::try_from(options.max_io_bytes).unwrap_or(u32::MAX),
             sequential_cutoff_bytes: options.sequential_cutoff_bytes,
+            log_burst_bytes: options.log_burst_bytes.unwrap_or(u64::MAX),
             latency_goal_ns: options.latency_goal_ms.saturating_mul(1_000_000),
             destage_rate_bytes: options.destage_rate_bytes,
             read_only: options.read_only,
@@ -328,6 +339,9 @@ mod tests {
         check(OptionsPatch { max_io_bytes: Some(0), ..patch() }, Err("--max-io-size"));
         check(OptionsPatch { max_io_bytes: Some(1 << 40), ..patch() }, Err("--max-io-size"));
         check(OptionsPatch { sequential_cutoff: Some(Limit::Bytes(1)), ..patch() }, Err("--sequential-cutoff"));
+        let burst = OptionsPatch { log_burst: Some(Limit::Bytes(8 << 20)), ..patch() };
+        check(burst, Ok(Options { log_burst_bytes: Some(8 << 20), ..Options::default() }));
+        check(OptionsPatch { log_burst: Some(Limit::Bytes(1)), ..patch() }, Err("--log-burst"));
         check(OptionsPatch { latency_goal_ms: Some(0), ..patch() }, Err("--latency-goal"));
         check(OptionsPatch { destage_rate: Some(Limit::Bytes(1)), ..patch() }, Err("--destage-rate"));
         for name in ["", "a,b", "a\nb", &"x".repeat(254)] {

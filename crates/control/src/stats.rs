@@ -38,6 +38,12 @@ pub struct VolumeStats {
     pub written_bytes: u64,
     /// Flush requests.
     pub flushes: u64,
+    /// Of them, those that had to wait for the backing device: something was written there past the SSD, or the mode keeps nothing back.
+    #[serde(default)]
+    pub backing_flushes: u64,
+    /// The longest of these, from its arrival to its answer, in nanoseconds.
+    #[serde(default)]
+    pub backing_flush_longest_ns: u64,
     /// Discard requests.
     pub discards: u64,
     /// Reads of hearth's own: warm-ups and preloads. They are in none of the figures of clients' reads.

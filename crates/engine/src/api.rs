@@ -52,7 +52,8 @@ pub struct Request {
     /// known to pass over its objects once. No client waits for such a read: destage goes on as if it were not there.
     pub bypass: Option<BypassReason>,
     /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
-    /// part of a stream. No client waits for it either.
+    /// part of a stream. No client waits for it either. Set by the front for a write: a large one that the log takes because its client may wait for
+    /// it, unless dirty data nears its limit.
     pub wanted: bool,
     /// One step of a discard or write-zeroes over whole extents of several shards; clients leave it `None`.
     pub range: Option<RangeStep>,
@@ -155,6 +156,8 @@ pub enum Outcome {
     WriteThrough,
     /// Flush, discard, or a failure.
     Other,
+    /// A flush that had to wait for the backing device.
+    BackingFlush,
 }
 
 /// Which device an [`Io`] is for.
@@ -302,6 +305,8 @@ pub struct VolumeOptions {
     pub max_io_bytes: u32,
     /// A sequential stream goes around the cache after this many bytes; `None`: never.
     pub sequential_cutoff_bytes: Option<u64>,
+    /// Most bytes of large writes that the log takes between two flushes, because somebody may wait for them.
+    pub log_burst_bytes: u64,
     /// Destage tries to keep client reads of the backing device below this, in nanoseconds.
     pub latency_goal_ns: u64,
     /// Most bytes per second of destage to this volume's backing device; `None`: as fast as the latency goal allows.
@@ -321,6 +326,7 @@ impl Default for VolumeOptions {
             dirty_limit_bytes: u64::MAX,
             max_io_bytes: 64 << 10,
             sequential_cutoff_bytes: Some(1 << 20),
+            log_burst_bytes: u64::MAX,
             latency_goal_ns: 50_000_000,
             destage_rate_bytes: None,
             read_only: false,

@@ -11,7 +11,7 @@ mod ranges;
 
 pub use ranges::{RANGE_EXTENTS_MIN, home_of};
 
-use crate::admission::{LOG_WRITE_SECTORS_MAX, Seen, StreamToken, Streams};
+use crate::admission::{Bursts, LOG_WRITE_SECTORS_MAX, Seen, StreamToken, Streams};
 use crate::api::{Op, Outcome, Reply, Request, RequestError, VolumeOptions};
 use crate::key::{Map, mix};
 use crate::mutants;
@@ -36,6 +36,7 @@ struct Volume {
     id: VolumeId,
     options: VolumeOptions,
     streams: Streams,
+    bursts: Bursts,
     /// Of its objects, if there are any.
     policies: Option<Arc<PolicyMap>>,
 }
@@ -108,7 +109,9 @@ impl Front {
         match self.volumes.get_mut(&index.0) {
             Some(volume) if volume.id == id => volume.options = options,
             _ => {
-                let before = self.volumes.insert(index.0, Volume { id, options, streams: Streams::default(), policies: None });
+                let before = self
+                    .volumes
+                    .insert(index.0, Volume { id, options, streams: Streams::default(), bursts: Bursts::default(), policies: None });
                 if mutants::active(88) {
                     let policies = before.and_then(|before| before.policies);
                     self.volumes.get_mut(&index.0).expect("just put there").policies = policies;
@@ -159,9 +162,12 @@ impl Front {
         }
         let seen = volume.see(&request);
         let sequential = request.op == Op::Read && seen.past_cutoff;
-        let bypass =
-            if volume.policies.is_none() { request.bypass.or(volume.bypass(&request, &seen)) } else { volume.by_policy(&request, &seen) };
-        let request = Request { bypass, ..request };
+        let own = volume.bypass(&request, &seen);
+        let is_large = request.op == Op::Write && (own.is_some() || seen.stream.is_some());
+        let in_burst = is_large && volume.takes_burst(&request, own);
+        let own = own.filter(|_| !in_burst);
+        let bypass = if volume.policies.is_none() { request.bypass.or(own) } else { volume.by_policy(&request, own) };
+        let request = Request { bypass, wanted: request.wanted && request.op == Op::Read || in_burst, ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
         if waits {
             self.queue.push_back((id, request))
@@ -326,12 +332,26 @@ impl Volume {
         }
     }
 
+    /// Takes note of a large write, or one of a stream, and says whether the log takes it all the same if its options would send it around.
+    #[inline(never)]
+    fn takes_burst(&mut self, request: &Request, own: Option<BypassReason>) -> bool {
+        if self.options.mode != Mode::WriteBack || request.bypass.is_some() {
+            return false;
+        }
+        let (bytes, most) = (u64::from(request.sectors) * SECTOR_BYTES, self.options.log_burst_bytes);
+        if own.is_none() {
+            self.bursts.logs(bytes);
+            return false;
+        }
+        if request.fua { self.bursts.takes_awaited(bytes, most) } else { self.bursts.takes(bytes, most) }
+    }
+
     /// Whether options, streams or policies do. Out of the way of requests to volumes without policies.
     #[cold]
     #[inline(never)]
-    fn by_policy(&self, request: &Request, seen: &Seen) -> Option<BypassReason> {
+    fn by_policy(&self, request: &Request, own: Option<BypassReason>) -> Option<BypassReason> {
         // One that is lifted leaves the other.
-        let [own, given] = [self.bypass(request, seen), request.bypass]
+        let [own, given] = [own, request.bypass]
             .map(|reason| self.policies.as_ref().map_or(reason, |map| treatment::bypass(map, self.options.mode, request, reason)));
         given.or(own)
     }
@@ -340,7 +360,10 @@ impl Volume {
     fn see(&mut self, request: &Request) -> Seen {
         let (start, sectors, cutoff) = (request.start_sector, u64::from(request.sectors), self.options.sequential_cutoff_bytes);
         match (request.op, cutoff) {
-            (Op::Flush, _) => self.streams.flushed(),
+            (Op::Flush, _) => {
+                self.streams.flushed();
+                self.bursts.flushed();
+            }
             (Op::Read, Some(cutoff)) if !request.wanted => {
                 return Seen { past_cutoff: self.streams.read(start, sectors, cutoff), ..Seen::default() };
             }
@@ -392,6 +415,7 @@ fn slower(one: Outcome, other: Outcome) -> Outcome {
         Outcome::WriteThrough => 4,
         Outcome::Miss => 5,
         Outcome::Bypass => 6,
+        Outcome::BackingFlush => 7,
     };
     if rank(one) < rank(other) { other } else { one }
 }
@@ -454,6 +478,77 @@ mod tests {
         assert_eq!((reply.id, reply.result, reply.pages.len()), (7, Ok(()), 512));
         assert!(reply.pages.iter().enumerate().all(|(at, page)| page[0] == (at as u8).wrapping_add(1)));
         assert_eq!(front.in_flight(), 0);
+    }
+
+    /// Answers all parts there are; gives whether each went around the cache.
+    fn answer_all(front: &mut Front) -> Vec<bool> {
+        let mut around = Vec::new();
+        while let Some(action) = front.poll() {
+            if let FrontAction::ToShard(shard, part) = action {
+                around.push(part.bypass.is_some());
+                assert!(!part.wanted || part.op == Op::Write && part.bypass.is_none(), "{part:?}");
+                let reply = Reply { id: part.id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::WriteBack, range: None };
+                front.shard_reply(shard, reply);
+            }
+        }
+        around
+    }
+
+    fn write_back(log_burst_bytes: u64) -> Front {
+        let mut front = Front::new(2);
+        let options = VolumeOptions { mode: Mode::WriteBack, log_burst_bytes, ..VolumeOptions::default() };
+        front.set_volume(VolumeIndex(0), VolumeId(1), options);
+        front
+    }
+
+    fn commit(front: &mut Front, start_sector: u64) {
+        for request in [request(Op::Write, start_sector, 8), request(Op::Flush, 0, 0)] {
+            front.submit(request);
+            answer_all(front);
+        }
+    }
+
+    /// A file is copied with one write in flight, each acknowledged before the next, after commits or without.
+    #[test]
+    fn a_copy_goes_around_whatever_came_before_it() {
+        for (commits, sectors) in [(0, 2048), (4, 2048), (100, 2048), (4, 128), (100, 128)] {
+            let mut front = write_back(u64::MAX);
+            (0..commits).for_each(|at| commit(&mut front, at * 8));
+            let pieces = (400 << 11) / u64::from(sectors);
+            let around = (0..pieces).filter(|at| {
+                front.submit(request(Op::Write, (8 << 30 >> 9) + at * u64::from(sectors), sectors));
+                answer_all(&mut front)[0]
+            });
+            let around = around.count() as u64;
+            assert!(around * 100 >= pieces * 94, "{around} of {pieces} of {sectors} sectors after {commits} commits");
+        }
+    }
+
+    /// A compaction, with commits beside it: none of them is to wait for the disk.
+    #[test]
+    fn no_large_write_goes_around_beside_commits() {
+        for (log_burst_bytes, all_in_log) in [(u64::MAX, true), (1 << 20, false)] {
+            let mut front = write_back(log_burst_bytes);
+            (0..20).for_each(|at| commit(&mut front, at * 8));
+            let mut around = 0;
+            for at in 0..500 {
+                for piece in 0..4 {
+                    front.submit(request(Op::Write, (1 << 24) + (at * 4 + piece) * 2048, 2048));
+                }
+                around += answer_all(&mut front).into_iter().filter(|around| *around).count();
+                commit(&mut front, at * 8);
+            }
+            assert_eq!(around == 0, all_in_log, "{around} of 2000 went around with at most {log_burst_bytes} bytes a burst");
+        }
+    }
+
+    #[test]
+    fn a_write_with_fua_belongs_in_the_log_whatever_its_size() {
+        for (log_burst_bytes, goes_around) in [(u64::MAX, false), (1 << 20, true)] {
+            let mut front = write_back(log_burst_bytes);
+            front.submit(Request { fua: true, ..request(Op::Write, 0, 8192) });
+            assert_eq!(answer_all(&mut front), [goes_around; 4]);
+        }
     }
 
     #[test]

@@ -107,4 +107,7 @@ pub const ALL: &[(u32, &str)] = &[
     (90, "checksums of payloads are stored so that those of the records' structure do not tell blocks of the same content apart"),
     (91, "a range that began before the SSD was lost does not look again at what was dirty then"),
     (92, "a block that could not be read is tried again together with its neighbours"),
+    (93, "a flush believes one of the backing device that began before what it covers was written"),
+    (94, "a flush covers no discard of many extents"),
+    (95, "a flush waits for what destage has written"),
 ];

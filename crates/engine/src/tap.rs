@@ -85,8 +85,16 @@ const BLOCK_BITS: u32 = 34;
 const WRITE: u64 = 1 << BLOCK_BITS;
 const SEQUENTIAL: u64 = 1 << (BLOCK_BITS + 1);
 const OUTCOME_SHIFT: u32 = BLOCK_BITS + 2;
-const OUTCOMES: [Outcome; 7] =
-    [Outcome::RamHit, Outcome::SsdHit, Outcome::Miss, Outcome::Bypass, Outcome::WriteBack, Outcome::WriteThrough, Outcome::Other];
+const OUTCOMES: [Outcome; 8] = [
+    Outcome::RamHit,
+    Outcome::SsdHit,
+    Outcome::Miss,
+    Outcome::Bypass,
+    Outcome::WriteBack,
+    Outcome::WriteThrough,
+    Outcome::Other,
+    Outcome::BackingFlush,
+];
 
 impl Sample {
     /// The block.

@@ -47,8 +47,16 @@ const _: () = assert!(types::EXTENT_SECTORS <= LENGTH_MASK as u64 && BypassReaso
 
 const OUTCOME_BITS: u32 = 3;
 const OPS: [Op; 6] = [Op::Read, Op::Write, Op::WriteZeroes, Op::Discard, Op::Flush, Op::PunchHole];
-const OUTCOMES: [Outcome; 7] =
-    [Outcome::RamHit, Outcome::SsdHit, Outcome::Miss, Outcome::Bypass, Outcome::WriteBack, Outcome::WriteThrough, Outcome::Other];
+const OUTCOMES: [Outcome; 8] = [
+    Outcome::RamHit,
+    Outcome::SsdHit,
+    Outcome::Miss,
+    Outcome::Bypass,
+    Outcome::WriteBack,
+    Outcome::WriteThrough,
+    Outcome::Other,
+    Outcome::BackingFlush,
+];
 
 /// What was asked and how it was served, in a byte.
 #[inline]

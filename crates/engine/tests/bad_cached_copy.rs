@@ -36,6 +36,8 @@ struct Rig {
     ssd_is: Ssd,
     now_ns: u64,
     done: Vec<Result<(), String>>,
+    /// Dirty blocks that were reported as unreadable.
+    unreadable: Vec<u64>,
     /// I/O of this kind is not performed but kept.
     holds: Option<fn(&Io) -> bool>,
     held: Vec<Io>,
@@ -56,7 +58,18 @@ impl Rig {
         let id = VolumeId(1);
         shard.command(0, Command::Attach { volume: VOLUME, id, size_bytes: VOLUME_BYTES as u64, options: options() });
         let (ssd, backing) = (vec![0; SSD_BYTES as usize], vec![0; VOLUME_BYTES]);
-        Rig { shard, pool, ssd, backing, ssd_is: Ssd::Sound, now_ns: 1, done: Vec::new(), holds: None, held: Vec::new() }
+        Rig {
+            shard,
+            pool,
+            ssd,
+            backing,
+            ssd_is: Ssd::Sound,
+            now_ns: 1,
+            done: Vec::new(),
+            unreadable: Vec::new(),
+            holds: None,
+            held: Vec::new(),
+        }
     }
 
     /// Three sectors in the middle of a block are asked for: the short way is for those, too.
@@ -123,6 +136,7 @@ impl Rig {
                 Action::Io(io) => self.perform(io),
                 Action::Reply(answer) => reply = Some(answer),
                 Action::Event(Event::CommandDone(_, result)) => self.done.push(result),
+                Action::Event(Event::DirtyBlockUnreadable(_, block)) => self.unreadable.push(block),
                 Action::Event(_) => {}
             }
         }
@@ -444,6 +458,34 @@ fn a_check_meets_a_base_that_is_being_moved() {
         assert_eq!(rig.shard.stats().requests, 0);
     }
     assert!(met > 3, "the base moved {met} times");
+}
+
+/// While a volume waits to be attached, a start may yet say that a block was written past the SSD: then it is whole at home, and no error is told.
+/// Otherwise the error is told once the volume is attached.
+#[test]
+fn a_bad_block_of_a_volume_that_waits_is_told_when_it_is_attached() {
+    for past in [false, true] {
+        let mut rig = Rig::new();
+        (0..3).for_each(|block| rig.write(block, 7));
+        rig.shard.command(rig.now_ns, Command::Release { token: 3, volume: VOLUME });
+        rig.drain();
+        assert_eq!(rig.done.pop(), Some(Ok(())));
+        rig.ssd_is = Ssd::FlipsBits;
+        let (found, _) = rig.check();
+        assert_eq!((found.dirty_bad, rig.unreadable.as_slice()), (3, &[][..]));
+        if past {
+            rig.shard.command(rig.now_ns, Command::VoidPast { token: 4, volume: VOLUME, past: vec![0..2, 2..3] });
+            rig.drain();
+            assert_eq!(rig.done.pop(), Some(Ok(())));
+        }
+        let (id, size_bytes) = (VolumeId(1), VOLUME_BYTES as u64);
+        rig.shard.command(rig.now_ns, Command::Attach { volume: VOLUME, id, size_bytes, options: options() });
+        let answers = [0, 1, 2].map(|block| rig.read(block).result.is_ok());
+        assert_eq!(answers, [past; 3]);
+        rig.unreadable.sort_unstable();
+        rig.unreadable.dedup();
+        assert_eq!(rig.unreadable, if past { vec![] } else { vec![0, 1, 2] });
+    }
 }
 
 /// Reads are short, one at a time, and the shard rests three times as long as each took.

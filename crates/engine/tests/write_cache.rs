@@ -2,10 +2,10 @@
 
 mod support;
 
-use engine::api::{Op, Target};
+use engine::api::{Op, Outcome, Target};
 use page::PageVec;
 use support::alone::{AT_ONCE, Rig, SECOND_NS, noise, partly_noise};
-use types::{Content, ShardIndex};
+use types::{Content, ShardIndex, VolumeIndex};
 
 /// The log's limit of dirty data is there for the cleaner, so it counts what is stored: four blocks of a quarter page each are one page.
 #[test]
@@ -112,4 +112,75 @@ fn nothing_goes_home_for_idleness_alone_while_the_host_is_busy() {
     rig.drain();
     rig.pass(SECOND_NS);
     assert_eq!(dirty_blocks(&rig), 0, "it has time again");
+}
+
+/// What destage has written is dirty, and so safe in the log, until destage's own flush: a commit does not wait for that. For a client's write past the
+/// log it does.
+#[test]
+fn a_flush_waits_for_what_clients_wrote_past_the_log_and_not_for_destage() {
+    let mut rig = Rig::new(Content::Off);
+    let flush = |rig: &mut Rig| {
+        rig.replies.clear();
+        rig.begin(Op::Flush, 0, PageVec::new());
+        rig.replies.pop().map(|reply| (reply.result, reply.outcome))
+    };
+    rig.write(0, &(0..AT_ONCE).map(noise).collect::<Vec<_>>());
+    rig.holds_home_flushes = true;
+    rig.pass(SECOND_NS);
+    assert_eq!((rig.held.len(), rig.shard.stats().dirty_blocks), (1, AT_ONCE), "destage has written, and its flush takes long");
+    assert_eq!(flush(&mut rig), Some((Ok(()), Outcome::Other)), "the log has it all");
+
+    rig.begin(Op::Discard, 1000, PageVec::new());
+    assert_eq!(rig.replies.pop().map(|reply| reply.result), Some(Ok(())));
+    assert_eq!(flush(&mut rig), None, "the discard is in the disk's cache");
+    rig.release();
+    assert_eq!(rig.replies.pop().map(|reply| (reply.result, reply.outcome)), Some((Ok(()), Outcome::BackingFlush)));
+    assert_eq!(rig.shard.stats().dirty_blocks, 0);
+    assert_eq!(flush(&mut rig), Some((Ok(()), Outcome::Other)), "it is durable, once");
+}
+
+/// A large write that somebody may wait for leaves the last part of the dirty limit to small ones: those would have to wait there.
+#[test]
+fn large_writes_go_around_when_dirty_data_nears_its_limit() {
+    let mut rig = Rig::new(Content::Off);
+    rig.shard.set_host_busy(true);
+    let mut outcomes = Vec::new();
+    let most = rig.shard.dirty_pages_max();
+    for first in (0..most + AT_ONCE).step_by(AT_ONCE as usize) {
+        rig.replies.clear();
+        // Destage is slow.
+        rig.holds_home_flushes = true;
+        rig.begin_burst(first, &(first..first + AT_ONCE).map(noise).collect::<Vec<_>>());
+        outcomes.extend(rig.replies.pop().map(|reply| reply.outcome));
+    }
+    let around = outcomes.iter().position(|outcome| *outcome == Outcome::Bypass).expect("some go around") as u64 * AT_ONCE;
+    assert!((most * 7 / 10..most * 7 / 10 + 2 * AT_ONCE).contains(&around), "from block {around} on, {most} may be dirty");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Bypass | Outcome::WriteBack)), "none waits");
+    rig.write(4096, &[noise(4096)]);
+    assert_eq!(rig.backing[4096 * 4096..][..4096], [0; 4096], "a small one goes into the log");
+    rig.release();
+}
+
+/// XFS writes its log in pieces of 1.5 KiB, or 5 KiB, each flushed: what the block held before is at hand, and neither the SSD nor the disk is read for it.
+#[test]
+fn a_log_written_in_parts_of_blocks_reads_nothing() {
+    const SECTORS: u64 = 64 * 8;
+    for (sectors, content) in [(3, Content::Off), (10, Content::Off), (3, Content::Fast)] {
+        let mut rig = Rig::new(content);
+        rig.shard.set_host_busy(true);
+        for lap in 0..2 {
+            rig.ssd_pages_read = 0;
+            for start in (0..SECTORS - u64::from(sectors)).step_by(sectors as usize) {
+                rig.commit_sectors(start, sectors, if lap == 0 { noise } else { |block| noise(block + 7) });
+            }
+            // In the second lap, a block is read when the log comes to it.
+            let most = if lap == 0 { 0 } else { SECTORS / 8 };
+            assert!(rig.ssd_pages_read <= most, "{} pages of the SSD were read, lap {lap}", rig.ssd_pages_read);
+            assert_eq!(rig.shard.volume_stats(VolumeIndex(0)).expect("a volume").backing_reads, 0);
+        }
+        for block in 0..SECTORS / 8 - 2 {
+            let reply = rig.request(Op::Read, block, PageVec::new()).expect("an answer");
+            assert!(reply.pages[0][..] == noise(block + 7)[..], "block {block}");
+        }
+    }
 }

@@ -699,6 +699,10 @@ pub struct VolumeOptions {
     /// A sequential stream bypasses the cache after this length, or off [default: 1MiB]
     #[arg(long, value_name = "SIZE|off")]
     pub sequential_cutoff: Option<String>,
+    /// Most of large writes that the log takes between two flushes, because somebody may wait for
+    /// them, or off: what the dirty limit allows [default: off]
+    #[arg(long, value_name = "SIZE|off")]
+    pub log_burst: Option<String>,
     /// When a block enters the SSD: always or second-touch [default: second-touch]
     #[arg(long)]
     pub admission: Option<String>,

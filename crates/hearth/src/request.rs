@@ -101,6 +101,7 @@ pub fn options(written: &VolumeOptions, read_write: bool) -> Result<OptionsPatch
         dirty_limit: limit("--dirty-limit", &written.dirty_limit)?,
         max_io_bytes: read("--max-io-size", &written.max_io_size, quantity::size)?,
         sequential_cutoff: limit("--sequential-cutoff", &written.sequential_cutoff)?,
+        log_burst: limit("--log-burst", &written.log_burst)?,
         latency_goal_ms: read("--latency-goal", &written.latency_goal, quantity::time_ms)?,
         destage_rate: limit("--destage-rate", &written.destage_rate)?,
         on_ssd_loss: written.on_ssd_loss.clone(),

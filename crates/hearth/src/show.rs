@@ -190,6 +190,7 @@ pub fn volume(volume: &VolumeView) -> String {
         ("dirty limit", or_off(options.dirty_limit_bytes)),
         ("max I/O size", human::bytes(options.max_io_bytes)),
         ("sequential cutoff", or_off(options.sequential_cutoff_bytes)),
+        ("log burst", or_off(options.log_burst_bytes)),
         ("latency goal", time(options.latency_goal_ms)),
         ("destage rate", options.destage_rate_bytes.map_or("off".into(), |b| human::bytes(b) + "/s")),
         ("on loss of the SSD", options.on_ssd_loss.name().into()),

@@ -14,7 +14,7 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         ("volume", name.to_string()),
         ("reads", format!("{} ({})", stats.reads, human::bytes(stats.read_bytes))),
         ("writes", format!("{} ({})", stats.writes, human::bytes(stats.written_bytes))),
-        ("flushes", stats.flushes.to_string()),
+        ("flushes", flushes(stats)),
         ("discards", stats.discards.to_string()),
         ("read hits, RAM", with_share(stats.read_hits_ram, stats.reads)),
         ("read hits, SSD", with_share(stats.read_hits_ssd, stats.reads)),
@@ -44,6 +44,16 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         text += &table::layout(&head, &rows);
     }
     text
+}
+
+fn flushes(stats: &VolumeStats) -> String {
+    let VolumeStats { flushes, backing_flushes, backing_flush_longest_ns, .. } = stats;
+    match backing_flushes {
+        0 => format!("{flushes} (none waited for the backing device)"),
+        waited => {
+            format!("{flushes} ({waited} waited for the backing device, the longest {})", human::nanoseconds(*backing_flush_longest_ns))
+        }
+    }
 }
 
 fn latency_row(what: &str, latency: &Latency) -> Vec<String> {

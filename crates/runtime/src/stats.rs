@@ -31,8 +31,16 @@ impl RequestClass {
 }
 
 /// All outcomes, in the order of their histograms.
-pub const OUTCOMES: [Outcome; 7] =
-    [Outcome::RamHit, Outcome::SsdHit, Outcome::Miss, Outcome::Bypass, Outcome::WriteBack, Outcome::WriteThrough, Outcome::Other];
+pub const OUTCOMES: [Outcome; 8] = [
+    Outcome::RamHit,
+    Outcome::SsdHit,
+    Outcome::Miss,
+    Outcome::Bypass,
+    Outcome::WriteBack,
+    Outcome::WriteThrough,
+    Outcome::Other,
+    Outcome::BackingFlush,
+];
 
 fn outcome_index(outcome: Outcome) -> usize {
     match outcome {
@@ -43,6 +51,7 @@ fn outcome_index(outcome: Outcome) -> usize {
         Outcome::WriteBack => 4,
         Outcome::WriteThrough => 5,
         Outcome::Other => 6,
+        Outcome::BackingFlush => 7,
     }
 }
 
@@ -78,7 +87,7 @@ pub struct VolumeStats {
     pub limit_waits: u64,
     /// Requests in flight at this moment.
     pub in_flight: u64,
-    latency: [[Option<Box<Histogram>>; 7]; 4],
+    latency: [[Option<Box<Histogram>>; OUTCOMES.len()]; 4],
 }
 
 impl VolumeStats {

@@ -153,14 +153,19 @@ fn options(prng: &mut Prng) -> VolumeOptions {
     let write_cache_depth_ns = prng.pick(&[1_000_000, 50_000_000, 30_000_000_000]);
     // Drawn from what is drawn already, so that older seeds are what they were.
     let on_ssd_loss = if write_cache_depth_ns == 50_000_000 { OnSsdLoss::Continue } else { OnSsdLoss::Stop };
+    let dirty_limit_bytes = prng.pick(&[u64::MAX, u64::MAX, 256 << 10, 32 << 10]);
+    let max_io_bytes = prng.pick(&[64 << 10, 16 << 10, 4 << 20]);
+    let sequential_cutoff_bytes = prng.pick(&[None, Some(1 << 20), Some(64 << 10)]);
     VolumeOptions {
         mode,
         admission,
         write_cache_depth_ns,
         on_ssd_loss,
-        dirty_limit_bytes: prng.pick(&[u64::MAX, u64::MAX, 256 << 10, 32 << 10]),
-        max_io_bytes: prng.pick(&[64 << 10, 16 << 10, 4 << 20]),
-        sequential_cutoff_bytes: prng.pick(&[None, Some(1 << 20), Some(64 << 10)]),
+        dirty_limit_bytes,
+        max_io_bytes,
+        sequential_cutoff_bytes,
+        // In the others, what options send around the cache goes there after flushes, too.
+        log_burst_bytes: if sequential_cutoff_bytes == Some(1 << 20) { u64::MAX } else { 0 },
         latency_goal_ns: prng.pick(&[50_000_000, 1_000_000]),
         destage_rate_bytes: prng.pick(&[None, None, None, Some(1 << 20)]),
         read_only: false,

@@ -179,7 +179,7 @@ fn told(record: &VolumeRecord, recent: &Recent) -> RecentRequest {
         Outcome::Bypass => "bypass",
         Outcome::WriteBack => "write_back",
         Outcome::WriteThrough => "write_through",
-        Outcome::Other => "other",
+        Outcome::Other | Outcome::BackingFlush => "other",
     };
     let length_bytes = u64::from(recent.sectors) * SECTOR_BYTES;
     let (size, when) = (human::bytes(length_bytes), ago(recent.ago_ns));

@@ -241,7 +241,7 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         (Outcome::WriteThrough, _) => "written to the backing device",
         (Outcome::Other, Op::Discard | Op::PunchHole) => "discarded",
         (Outcome::Other, Op::WriteZeroes) => "zeroes written to the backing device",
-        (Outcome::Other, _) => "it failed",
+        (Outcome::Other | Outcome::BackingFlush, _) => "it failed",
     };
     let Some(reason) = recent.reason else { return way.into() };
     let options = &record.options;
@@ -252,7 +252,7 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         BypassReason::WriteAround => "in write-around mode writes do not enter the cache".into(),
         BypassReason::FirstTouch => "it was not admitted to the SSD: not yet reused".into(),
         BypassReason::DirtyLimit => "it had waited at the dirty limit".into(),
-        BypassReason::NoSpace => "there was no room in the log".into(),
+        BypassReason::NoSpace => "there was no room for it in the log, or for so much dirty data".into(),
         BypassReason::Degraded => "the SSD had failed".into(),
         BypassReason::Policy => "the policy of its object said so".into(),
         BypassReason::Stream => "part of a backup or a scan".into(),

@@ -214,12 +214,15 @@ fn refused_by_backing(live: &LiveVolume) -> Option<Refused> {
 /// What clients did, told apart.
 fn clients_of(seen: &runtime::VolumeStats) -> Clients {
     let read = |outcome| seen.count(Some(RequestClass::Read), outcome);
+    let waited = seen.summary(Some(RequestClass::Flush), Some(Outcome::BackingFlush));
     let mut stats = VolumeStats {
         reads: seen.reads,
         read_bytes: seen.read_bytes,
         writes: seen.writes + seen.write_zeroes,
         written_bytes: seen.written_bytes,
         flushes: seen.flushes,
+        backing_flushes: waited.count,
+        backing_flush_longest_ns: waited.max_ns,
         discards: seen.discards,
         own_reads: seen.own_reads,
         own_read_bytes: seen.own_read_bytes,

@@ -7,7 +7,8 @@
 //!
 //! A write stream is a *log* while its client waits for what it wrote: redo logs, WALs and journals write a piece, flush, and only then go
 //! on. Restores and backups keep many writes in flight and do not flush between them. A write counts as awaited if it is FUA, if a flush
-//! came when none of its stream was in flight, or if the next one began where it ended and only after it was acknowledged. A stream is past the
+//! came when none of its stream was in flight, or if the next one began where it ended and only after it was acknowledged; that alone, without a
+//! flush, counts for no more than a log may write before one: a copy with one write in flight waits for each, too. A stream is past the
 //! cutoff by what it wrote since it was awaited last, so a log never is. A log that wrote little until now, or goes on
 //! elsewhere, is known by where it ended ([`super::tails`]).
 
@@ -34,6 +35,8 @@ struct Stream {
     next_sector: u64,
     /// Sectors it has run; for writes, since one was awaited.
     run_sectors: u64,
+    /// For writes: sectors since it began or was flushed last.
+    unflushed_sectors: u64,
     used: u64,
     write: bool,
     /// Writes not acknowledged yet.
@@ -123,16 +126,17 @@ impl Streams {
         stream.in_flight += 1;
         stream.unflushed = true;
         if fua {
-            stream.run_sectors = 0;
+            (stream.run_sectors, stream.unflushed_sectors) = (0, 0);
         }
-        let run_bytes = stream.run_sectors * types::SECTOR_BYTES;
+        let (run_bytes, unflushed_bytes) = (stream.run_sectors * types::SECTOR_BYTES, stream.unflushed_sectors * types::SECTOR_BYTES);
         let known = stream.flushes >= LOG_FLUSHES_MIN;
         let allowed_bytes = cutoff_bytes.map(|cutoff| if known { cutoff.saturating_mul(LOG_CUTOFFS) } else { cutoff });
-        let past = allowed_bytes.is_some_and(|allowed| run_bytes > allowed);
+        let past = allowed_bytes.is_some_and(|allowed| run_bytes > allowed)
+            || cutoff_bytes.is_some_and(|cutoff| unflushed_bytes > cutoff.saturating_mul(LOG_CUTOFFS));
         if past && known {
             stream.flushes = 0;
         }
-        stream.presumed &= !past && stream.run_sectors <= LOG_WRITE_SECTORS_MAX;
+        stream.presumed &= !past && stream.unflushed_sectors <= LOG_WRITE_SECTORS_MAX;
         let log = known && !past || stream.presumed;
         let token = StreamToken { place: place as u8, generation: stream.generation };
         Seen { past_cutoff: past && !small, log: log || fua, stream: Some(token) }
@@ -151,7 +155,7 @@ impl Streams {
         self.tails.flushed();
         for stream in self.streams.iter_mut().filter(|stream| stream.unflushed) {
             if stream.in_flight == 0 {
-                stream.run_sectors = 0;
+                (stream.run_sectors, stream.unflushed_sectors) = (0, 0);
                 stream.flushes = stream.flushes.saturating_add(1);
                 stream.unflushed = false;
             } else {
@@ -172,7 +176,8 @@ impl Streams {
         let place = (0..STREAMS).min_by_key(|at| self.streams[*at].used).expect("there are streams");
         let generation = self.streams[place].generation.wrapping_add(1);
         let next_sector = start_sector + sectors;
-        self.streams[place] = Stream { next_sector, run_sectors: sectors, write, generation, ..Stream::default() };
+        self.streams[place] =
+            Stream { next_sector, run_sectors: sectors, unflushed_sectors: sectors, write, generation, ..Stream::default() };
         place
     }
 }
@@ -180,6 +185,7 @@ impl Streams {
 impl Stream {
     fn go_on(&mut self, start_sector: u64, sectors: u64) {
         let end = start_sector + sectors;
+        self.unflushed_sectors += sectors;
         if start_sector == self.next_sector {
             self.run_sectors += sectors;
         } else if end > self.next_sector {
@@ -248,7 +254,8 @@ mod tests {
             for depth in [2, 4, 16] {
                 assert_eq!(written(64 << 20, sectors, depth, None), all - pieces(CUTOFF, sectors), "a restore");
             }
-            assert_eq!(written(64 << 20, sectors, 1, None), 0, "one in flight: each is awaited");
+            let begun = pieces(LOG_CUTOFFS * CUTOFF, sectors);
+            assert_eq!(written(64 << 20, sectors, 1, None), all - begun, "one in flight: each is awaited, but none is flushed");
             for flush_every in [1, 4, pieces(CUTOFF, sectors)] {
                 assert_eq!(written(64 << 20, sectors, 16, Some(flush_every)), 0, "a log");
             }
@@ -335,6 +342,23 @@ mod tests {
             }
             assert_eq!(logs, 4, "of 256 KiB each");
         }
+    }
+
+    /// Each write is acknowledged before the next: a copy with direct I/O after some commits.
+    #[test]
+    fn what_is_presumed_a_log_is_none_after_a_mebibyte_with_one_write_in_flight() {
+        let mut streams = Streams::default();
+        for step in 0..4 {
+            streams.write(step * 8, 8, false, Some(CUTOFF));
+            streams.flushed();
+        }
+        let mut logs = 0;
+        for step in 0..400_u64 {
+            let seen = streams.write((1 << 20) + step * 2048, 2048, false, Some(CUTOFF));
+            logs += u64::from(seen.log);
+            streams.acknowledged(seen.stream.expect("a stream"));
+        }
+        assert_eq!(logs, 1, "of 1 MiB each");
     }
 
     #[test]

@@ -517,7 +517,7 @@ impl Shard {
         let run = self.destager.runs.get_mut(&id).expect("a run under way");
         let first = run.first;
         let index = first.volume();
-        self.volume_of(first).backing.note_write(first.extent(), false);
+        self.volume_of(first).backing.note_destage_write(first.extent());
         if result.is_err() && !mutants::active(39) {
             self.volume_of(first).stats.destage_errors += 1;
             self.out.event(Event::DestageFailed(index, first.block()));

@@ -1,6 +1,12 @@
 //! Flush: what was acknowledged before becomes durable, on the SSD and on the backing device.
+//!
+//! A client's flush makes the log durable. It waits for the backing device only for what clients wrote there past the log since its last flush
+//! ([`super::volume::Backing::owed`]). What destage has written and not flushed is still dirty: its records are durable in the log, a start would
+//! believe them, and they become clean only by destage's own flush. So a commit costs what the SSD costs, also where the disk's write cache is on
+//! and full of what destage brought home.
 
 use super::op::{Op, Phase};
+use super::volume::FlushWaiter;
 use super::{Context, Shard};
 use crate::api::{IoKind, Outcome, Request, Target};
 use crate::key::Key;
@@ -17,10 +23,11 @@ impl Shard {
         let now_ns = self.now_ns;
         let volume = self.volume_of(Key::new(request.volume, 0));
         volume.awaited.flushed(now_ns);
-        let (index, mut group, written) = (request.volume, volume.log_group, volume.backing.written);
+        let (index, mut group, written) = (request.volume, volume.log_group, volume.backing.owed);
         if mutants::active(10) {
             group = group.saturating_sub(1);
         }
+        let written = if mutants::active(95) { volume.backing.written } else { written };
         let mut op = Op::new(Request { start_sector: 0, sectors: 0, ..request });
         op.phase = Phase::Flushing;
         op.blocks = 0;
@@ -30,6 +37,7 @@ impl Shard {
         let backing = self.wait_backing_flushed(index, written, id);
         let op = self.ops.get_mut(id);
         op.pending = u32::from(log) + u32::from(backing);
+        op.missed = backing;
         if op.pending == 0 {
             op.pending = 1;
             self.ready.push_back(id);
@@ -52,7 +60,8 @@ impl Shard {
             self.fail(id, crate::api::RequestError::Io);
         } else if logged || is_past {
             // With the log lost and nothing dirty, all that was acknowledged is on the backing device, which has flushed.
-            self.finish(id, Ok(()), PageVec::new(), Outcome::Other);
+            let outcome = if self.ops.get(id).missed { Outcome::BackingFlush } else { Outcome::Other };
+            self.finish(id, Ok(()), PageVec::new(), outcome);
         } else if self.continues_past_ssd(index) {
             match self.record_unlogged(id, index) {
                 None => self.finish(id, Ok(()), PageVec::new(), Outcome::Other),
@@ -73,10 +82,14 @@ impl Shard {
     /// the device failed.
     pub(super) fn wait_backing_flushed(&mut self, index: VolumeIndex, written: u64, id: OpId) -> bool {
         let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        let written = match backing.flushing {
+            Some(covered) if mutants::active(93) => written.min(covered),
+            _ => written,
+        };
         if backing.flushed >= written || backing.failed {
             return false;
         }
-        backing.waiters.push((written, id));
+        backing.waiters.push(FlushWaiter { written, op: id });
         self.flush_backing(index);
         true
     }
@@ -103,16 +116,16 @@ impl Shard {
         if ok && !backing.failed {
             backing.writes_are_durable(covered);
             let flushed = backing.flushed;
-            backing.waiters.retain(|(written, id)| {
-                let done = *written <= flushed;
-                woken.extend(done.then_some(*id));
+            backing.waiters.retain(|waiter| {
+                let done = waiter.written <= flushed;
+                woken.extend(done.then_some(waiter.op));
                 !done
             });
             if !backing.waiters.is_empty() {
                 self.flush_backing(index);
             }
         } else {
-            woken.extend(backing.waiters.drain(..).map(|(_, id)| id));
+            woken.extend(backing.waiters.drain(..).map(|waiter| waiter.op));
             self.backing_failed_now(index);
         }
         self.ready.extend(woken);

@@ -28,6 +28,7 @@ mod check;
 mod clean;
 mod commands;
 mod destage;
+mod edge_pages;
 mod explain;
 mod failure;
 mod fetch;
@@ -190,6 +191,7 @@ pub struct Shard {
     /// Reads on their way that are not in `ops`.
     quick_reads: u32,
     ready: VecDeque<OpId>,
+    edge_pages: edge_pages::EdgePages,
     /// When all that could proceed last did.
     turned_ns: u64,
     /// Writes into the log that wait for dirty blocks to go home or for free segments.
@@ -267,6 +269,7 @@ impl Shard {
             read_with_base: 0,
             quick_reads: 0,
             ready: VecDeque::new(),
+            edge_pages: edge_pages::EdgePages::default(),
             turned_ns: 0,
             throttle: throttle::Throttle::default(),
             starved: VecDeque::new(),
@@ -561,6 +564,7 @@ impl Shard {
     fn wake_starved(&mut self) {
         if !self.starved.is_empty() {
             self.packer.give_back_pages();
+            self.edge_pages.give_back();
             self.ready.append(&mut self.starved);
         }
     }

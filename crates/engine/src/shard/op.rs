@@ -99,7 +99,7 @@ pub struct Op {
     pub error: Option<RequestError>,
     /// Reads only.
     pub read: SmallVec<[ReadBlock; 1]>,
-    /// Some block came from the backing device.
+    /// Some block came from the backing device; a flush waits for it.
     pub missed: bool,
     /// Some block came from the SSD.
     pub ssd_hit: bool,

@@ -460,8 +460,8 @@ impl Shard {
         let settles = self.ranges.of(id).settles;
         if fua && kind == OpKind::Discard && self.ranges.of(id).written && self.is_home_of_ranges(index) {
             // Devices have no FUA for deallocation: flush instead.
-            let written = self.volume_of(Key::new(index, 0)).backing.written;
-            if self.wait_backing_flushed(index, written, id) {
+            let owed = self.volume_of(Key::new(index, 0)).backing.owed;
+            if self.wait_backing_flushed(index, owed, id) {
                 return;
             }
             if self.volume_of(Key::new(index, 0)).backing.failed {

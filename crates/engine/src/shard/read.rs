@@ -342,14 +342,20 @@ impl Shard {
 
     /// A cached block cannot be read or is not what was written. True if that is an error for the client (dirty); a clean one is made void.
     pub(super) fn cached_copy_is_bad(&mut self, key: Key, unreadable: bool) -> bool {
-        let stats = &mut self.volume_of(key).stats;
+        let volume = self.volume_of(key);
+        // Of a volume that waits to be attached nobody asks for it, and a start may yet say that it was written past the SSD, and so is whole
+        // at home. If not, whoever reads it once the volume is attached hears of it: a client, or destage.
+        let is_told = !volume.held;
+        let stats = &mut volume.stats;
         if unreadable {
             stats.ssd_read_errors += 1;
         } else {
             stats.checksum_errors += 1;
         }
         if self.dirty.contains(key) && !mutants::active(5) {
-            self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
+            if is_told {
+                self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
+            }
             self.condemn_object(key);
             return true;
         }

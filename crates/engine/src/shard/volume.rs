@@ -4,6 +4,7 @@ use crate::api::VolumeOptions;
 use crate::destage::pace::Clients;
 use crate::key::{ExtentKey, Map};
 use crate::locks::OpId;
+use crate::mutants;
 use crate::region_heat::RegionHeat;
 use crate::stats::VolumeStats;
 use crate::treatment::PolicyMap;
@@ -98,17 +99,29 @@ fn follows(end: u64, next: u64) -> bool {
     end > 0 && (end..=end + JOURNAL_STEP_BLOCKS).contains(&next)
 }
 
+/// A request that waits until writes to the backing device are durable.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushWaiter {
+    /// The first so many of them.
+    pub written: u64,
+    /// Which.
+    pub op: OpId,
+}
+
 /// What a shard knows of a backing device: what is flushed, whether it failed, how busy clients keep it.
 #[derive(Default)]
 pub struct Backing {
     /// Writes completed, counted.
     pub written: u64,
+    /// The last of them that a client's flush has to cover: a client's own, past the log, and not durable by itself. What destage writes stays
+    /// dirty, and so safe in the log, until destage's own flush.
+    pub owed: u64,
     /// As many of them are known to be durable.
     pub flushed: u64,
     /// The running flush covers the writes counted up to here.
     pub flushing: Option<u64>,
-    /// Who waits until that many writes are durable.
-    pub waiters: Vec<(u64, OpId)>,
+    /// Who waits until so many writes are durable.
+    pub waiters: Vec<FlushWaiter>,
     /// Extents written since the last flush, with the count of the write: what a power cut may still undo. A clean block of such an extent
     /// must not enter the log, which would keep it while the backing device falls back to an older version.
     pub unflushed: Map<ExtentKey, u64>,
@@ -198,10 +211,17 @@ impl Backing {
         }
     }
 
-    /// A write of the extent has completed (or may have happened in part).
-    pub fn note_write(&mut self, extent: ExtentKey, fua: bool) {
+    /// Destage's write of the extent has completed (or may have happened in part).
+    pub fn note_destage_write(&mut self, extent: ExtentKey) {
+        self.written += 1;
+        self.unflushed.insert(extent, self.written);
+    }
+
+    /// A client's write of the extent has completed (or may have happened in part).
+    pub fn note_client_write(&mut self, extent: ExtentKey, fua: bool) {
         self.written += 1;
         if !fua {
+            self.owed = self.written;
             self.unflushed.insert(extent, self.written);
         }
     }
@@ -211,6 +231,9 @@ impl Backing {
         self.written += 1;
         if fua {
             return;
+        }
+        if !mutants::active(94) {
+            self.owed = self.written;
         }
         let touches = |(other, _): &(Range<ExtentKey>, u64)| other.start <= extents.end && extents.start <= other.end;
         // Neighbours become one, and of too many the last takes the new one in, with all between: a clean block waits for a flush without need.

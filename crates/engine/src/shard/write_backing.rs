@@ -30,13 +30,16 @@ impl Shard {
         let mode = self.mode_of_write(op.first);
         let degraded = self.log.is_failed();
         let too_large_for_log = mode == Mode::WriteBack && !self.fits_log(op.blocks);
-        let case = Case { mode, op: op.request.op, bypass: op.request.bypass, degraded, too_large_for_log };
+        let crowded = op.request.wanted && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
+        let bypass = op.request.bypass.or(crowded.then_some(BypassReason::NoSpace));
+        let case = Case { mode, op: op.request.op, bypass, degraded, too_large_for_log };
         if volume.backing.failed {
             self.fail(id, RequestError::Io);
             return;
         }
         let reason = match (way(case), mode) {
             (Way::Log, _) => return self.begin_log_write(id),
+            _ if crowded => case.bypass,
             _ if case.bypass.is_some() => None,
             _ if degraded => Some(BypassReason::Degraded),
             _ if too_large_for_log => Some(BypassReason::NoSpace),
@@ -176,7 +179,7 @@ impl Shard {
         let fua = !op.over_dirty.is_empty() || op.request.fua && op.request.op != OpKind::Discard;
         let backing = &mut self.volume_of(key).backing;
         backing.client_ended(now_ns, None);
-        backing.note_write(key.extent(), fua && result.is_ok());
+        backing.note_client_write(key.extent(), fua && result.is_ok());
         let op = self.ops.get_mut(id);
         op.phase = Phase::BackingWritten;
         let result = if mutants::active(35) { Ok(()) } else { result };
@@ -258,8 +261,8 @@ impl Shard {
         }
         if fua && op.request.op == OpKind::Discard {
             // Devices have no FUA for deallocation: flush instead.
-            let fua_flush = self.volume_of(key).backing.written;
-            if self.wait_backing_flushed(key.volume(), fua_flush, id) {
+            let owed = self.volume_of(key).backing.owed;
+            if self.wait_backing_flushed(key.volume(), owed, id) {
                 return;
             }
             if self.volume_of(key).backing.failed {
@@ -270,7 +273,7 @@ impl Shard {
         let volume = self.volume_of(key);
         volume.log_group = volume.log_group.max(group);
         let op = self.ops.get(id);
-        let around = op.request.bypass.is_some() || self.log.is_failed();
+        let around = op.request.bypass.is_some() || op.request.wanted && op.reason == Some(BypassReason::NoSpace) || self.log.is_failed();
         let outcome = match op.request.op {
             OpKind::Write if !around => Outcome::WriteThrough,
             OpKind::Write => Outcome::Bypass,

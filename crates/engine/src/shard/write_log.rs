@@ -23,6 +23,10 @@ use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
 /// partial write fills its block from the backing device first.
 const PARTIAL_ONE_IN: usize = 16;
 
+/// Large writes go around when dirty data is above this part of its limit, in thousandths: where destage begins to hurry, and well below where
+/// writes are slowed down.
+const CROWDED_PERMILLE: u128 = 700;
+
 /// A cached version of an edge block, as it was when its reading began.
 pub struct MergeBase {
     /// The segment that is pinned meanwhile.
@@ -125,6 +129,13 @@ impl Shard {
         (self.dirty.blocks_of(index).saturating_sub(self.unreadable_blocks(index)), limit)
     }
 
+    /// Whether dirty data of the volume, or of all, nears its limit: what is left of it is for small writes, which would wait at the limit.
+    pub(super) fn is_crowded(&self, index: VolumeIndex) -> bool {
+        let (of_volume, volume_max) = self.dirty_and_limit(index);
+        let beyond = |have: u64, max: u64| u128::from(have) * 1000 > u128::from(max) * CROWDED_PERMILLE;
+        beyond(of_volume, volume_max) || beyond(self.dirty_pages(), self.dirty_pages_max())
+    }
+
     fn backing_failed(&self, id: OpId) -> bool {
         self.volume(self.ops.get(id).request.volume).is_some_and(|volume| volume.backing.failed)
     }
@@ -220,8 +231,9 @@ impl Shard {
             if mask & !new_mask == 0 {
                 return;
             }
-            if let Some(page) = self.log.page_in_flight(slot) {
-                let base = (page.clone(), mask);
+            let recent = self.log.page_in_flight(slot).cloned().or_else(|| self.edge_page(key, slot));
+            if let Some(page) = recent {
+                let base = (page, mask);
                 self.ops.get_mut(id).edges[edge].base = Some(base);
                 return;
             }
@@ -417,6 +429,11 @@ impl Shard {
             let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
             group = self.log_block(block, urgency);
             self.destage_overtaken(key);
+            if let Some((_, page, _)) = merged.iter().find(|(block, ..)| *block == index)
+                && let Some(slot) = self.index.get(key)
+            {
+                self.edge_pages.keep(key, slot, page.clone());
+            }
             arrivals.push(advice.enter.filter(|_| self.treatment_of(key).admit() != Admit::Never));
         }
         // Only now: what leaves RAM for these may go into the log, and would take the room that was made sure of for the blocks.

@@ -30,6 +30,8 @@ pub struct Rig {
     pub ssd_pages_read: u64,
     /// I/Os of the backing device are not performed but kept.
     pub holds_home: bool,
+    /// Flushes of the backing device are not performed but kept.
+    pub holds_home_flushes: bool,
     /// How long a look at a block takes, to encode it.
     pub look_ns: u64,
     /// So are reads of the SSD below this offset, in bytes.
@@ -63,6 +65,7 @@ impl Rig {
             ticks: 0,
             ssd_pages_read: 0,
             holds_home: false,
+            holds_home_flushes: false,
             look_ns: 0,
             holds_ssd_below: 0,
             held: Vec::new(),
@@ -96,7 +99,7 @@ impl Rig {
         if io.target == Target::Ssd {
             io.offset_bytes < self.holds_ssd_below && matches!(io.kind, IoKind::Read(_))
         } else {
-            self.holds_home
+            self.holds_home || self.holds_home_flushes && matches!(io.kind, IoKind::Flush)
         }
     }
 
@@ -124,7 +127,7 @@ impl Rig {
 
     /// Performs what was held, and holds nothing more.
     pub fn release(&mut self) {
-        (self.holds_home, self.holds_ssd_below) = (false, 0);
+        (self.holds_home, self.holds_home_flushes, self.holds_ssd_below) = (false, false, 0);
         for io in std::mem::take(&mut self.held) {
             self.perform(io);
         }
@@ -140,12 +143,34 @@ impl Rig {
         self.begin(Op::Write, block, pages);
     }
 
-    fn begin(&mut self, op: Op, block: u64, pages: PageVec) {
-        let (id, start_sector) = (self.next_id, block * 8);
-        self.next_id += 1;
+    /// Begins a request and does not wait for it; without pages it is for one block.
+    pub fn begin(&mut self, op: Op, block: u64, pages: PageVec) {
+        self.begin_as(op, block, pages, false);
+    }
+
+    /// Begins a large write that somebody may wait for, as the front marks it.
+    pub fn begin_burst(&mut self, block: u64, contents: &[[u8; 4096]]) {
+        let pages = self.pages_of(contents);
+        self.begin_as(Op::Write, block, pages, true);
+    }
+
+    /// Writes some sectors of such contents of their blocks, and flushes.
+    pub fn commit_sectors(&mut self, start_sector: u64, sectors: u32, content: fn(u64) -> [u8; 4096]) {
+        let blocks = start_sector / 8..(start_sector + u64::from(sectors)).div_ceil(8);
+        let pages = self.pages_of(&blocks.map(content).collect::<Vec<_>>());
+        self.begin_at(Op::Write, start_sector, sectors, pages, false);
+        self.request(Op::Flush, 0, PageVec::new());
+    }
+
+    fn begin_as(&mut self, op: Op, block: u64, pages: PageVec, wanted: bool) {
         let sectors = 8 * pages.len().max(1) as u32;
-        let request =
-            Request { id, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false, range: None };
+        self.begin_at(op, block * 8, sectors, pages, wanted);
+    }
+
+    fn begin_at(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec, wanted: bool) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let request = Request { id, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted, range: None };
         self.shard.submit(self.now_ns, request);
         self.drain();
     }

@@ -291,6 +291,7 @@ pub const METRICS: &[Metric] = &[
     volume("hearth_volume_writes", "1", |s| count(s.writes), "Write requests, zeroes included."),
     volume("hearth_volume_written_bytes", "bytes", |s| count(s.written_bytes), "Bytes written by clients."),
     volume("hearth_volume_flushes", "1", |s| count(s.flushes), "Flush requests."),
+    volume("hearth_volume_backing_flushes", "1", |s| count(s.backing_flushes), "Flush requests that had to wait for the backing device."),
     volume("hearth_volume_discards", "1", |s| count(s.discards), "Discard requests."),
     volume_by(
         "hearth_volume_read_hits",

@@ -20,6 +20,8 @@ pub(crate) struct Pending {
     /// How often the volume had been set to write-back when this was submitted.
     pub write_backs: u32,
     pub submitted_ns: u64,
+    /// Of a flush that nothing of its volume accompanied: what it covers, for [`super::commits`].
+    pub covers: Option<u64>,
     /// Its client has gone: nobody hears the answer.
     pub abandoned: bool,
 }
@@ -113,7 +115,10 @@ impl World<'_> {
         state.longest_blocks = state.longest_blocks.max(u64::from(draft.sectors) / 8 + 2);
         self.client_busy[usize::from(connection)] += 1;
         let (settled, write_backs) = (state.settled, state.write_backs);
-        self.pending.insert(id, Pending { connection, draft, ticket, settled, write_backs, submitted_ns, abandoned: false });
+        let is_alone = draft.op == Op::Flush && state.in_flight == 1;
+        let covers = is_alone.then(|| self.commits.covers(volume));
+        self.pending.insert(id, Pending { connection, draft, ticket, settled, write_backs, submitted_ns, covers, abandoned: false });
+        self.maybe_hold_backing(volume, draft.op, id);
         let request = Request {
             id,
             volume: VolumeIndex(volume),
@@ -154,6 +159,10 @@ impl World<'_> {
             return Err(failed(format!("a reply to request {}, which nobody waits for", reply.id)));
         };
         let draft = pending.draft;
+        self.commits.answered(draft.volume, reply.id);
+        if let (Some(past), Ok(())) = (pending.covers, reply.result) {
+            self.commits.covered(draft.volume, past);
+        }
         self.answered_at_ns = self.queue.now_ns();
         self.steps_that_count_not = self.steps;
         self.note(40, reply.id ^ u64::from(reply.result.is_err()) << 60);

@@ -4,6 +4,7 @@ use engine::api::Command;
 use engine::unanimous::Unanimous;
 use types::{Mode, VolumeIndex};
 
+use super::commits::Commits;
 use super::gates::Gates;
 use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
@@ -172,6 +173,7 @@ impl World<'_> {
         self.ssd_failed = false;
         self.restore_devices();
         self.gates = Gates::new(self.devices.len());
+        self.commits = Commits::new(self.volumes.len());
         self.blame.new_life();
         self.try_wrong_ssd()?;
         let mut tries = 0;

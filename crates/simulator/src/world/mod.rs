@@ -1,11 +1,12 @@
 //! One run: clients, operator, devices and one life of the system after the other, in virtual time.
 //!
 //! Rooms: this one holds the state and the main loop; [`clients`] submits and judges; [`operator`] acts; [`life`] crashes
-//! and starts; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`grow`] has volumes grow; [`labels`] lies about objects; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
+//! and starts; [`commits`] sees that flushes do not wait for destage; [`replace`] exchanges the SSD; [`loss`] has it lost and come back; [`grow`] has volumes grow; [`labels`] lies about objects; [`content`] has textures, hints and levels; [`phases`] looks at what is going on, for coverage; [`finish`] is the liveness phase.
 
 mod blame;
 mod busy;
 mod clients;
+mod commits;
 mod content;
 mod decay;
 mod exchange;
@@ -46,6 +47,7 @@ use crate::system::{Builder, Cargo, HostRecord, Output, System};
 use crate::workload::Client;
 use blame::{Answered, Blame};
 use clients::Pending;
+use commits::Commits;
 use gates::Gates;
 use log_writes::LogWrites;
 use operator::Operator;
@@ -191,6 +193,7 @@ pub(crate) struct World<'a> {
     /// Device 0 is the SSD, 1 + n the backing device of volume n.
     pub devices: Vec<Disk>,
     pub gates: Gates,
+    pub commits: Commits,
     pub oracle: Oracle,
     pub system: Option<Box<dyn System>>,
     /// The daemon's.
@@ -355,6 +358,7 @@ impl<'a> World<'a> {
             loss: loss::Loss::none(plan.shards),
             log_writes: LogWrites::default(),
             gates: Gates::default(),
+            commits: Commits::new(plan.volumes.len()),
             written_places: BTreeSet::new(),
             reused_places: BTreeSet::new(),
             stats: Outcome { trace_hash: 0xCBF2_9CE4_8422_2325, ..Outcome::default() },
@@ -440,7 +444,7 @@ impl<'a> World<'a> {
         self.makes_tick |= by_itself;
         self.steps_that_count_not += u64::from(by_itself || follows);
         match happening {
-            Happening::IoDone(device, token) => self.io_done(device, token),
+            Happening::IoDone(device, token) => self.io_done_unless_held(device, token)?,
             Happening::FlushRefused(lane, id) => {
                 self.answer_io(lane, Completion { id, result: Err(IoError::Failed), pages: PageMutVec::new() });
             }
@@ -531,6 +535,7 @@ impl<'a> World<'a> {
         self.stats.ios += 1;
         self.note(2 + device as u64, io.offset_bytes ^ io.length_bytes << 40 ^ u64::from(lane) << 60);
         self.watch_io(device, &io, "begins", None);
+        self.commits.io_begins(device, &io);
         if device == 0 {
             self.check_no_race_on_ssd(&io)?;
             self.see_log_write(lane, &io);
