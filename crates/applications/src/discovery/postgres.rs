@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const SEGMENT_BYTES: u64 = 1 << 30;
 /// Where the forks of a relation of PostgreSQL begin in its object, at multiples of this: the main one
 /// can have 2^32 pages of 32 KiB, which is 2^47; but those of the usual 8 KiB end at 2^45.
-const FORK_BYTES: u64 = 1 << 46;
+pub const FORK_BYTES: u64 = 1 << 46;
 /// The oid of `pg_database`, and bytes of it that are read: thousands of databases.
 const PG_DATABASE: u32 = 1262;
 const PG_DATABASE_BYTES: u64 = 1 << 20;
@@ -25,19 +25,35 @@ const ROUNDS: u8 = 3;
 
 type Relations = BTreeMap<(u32, u32), Vec<DataFile>>;
 
+/// The files of a server, by what they are for.
+#[derive(Default)]
+struct Files {
+    relations: Relations,
+    /// By database, 0 for what all share.
+    maps: BTreeMap<u32, DataFile>,
+    logs: Vec<DataFile>,
+    temporary: Vec<DataFile>,
+}
+
+impl Files {
+    fn of(all: Vec<DataFile>) -> Files {
+        let mut files = Files::default();
+        for file in all {
+            match file.role {
+                Role::PostgresRelation { database, file: number, .. } => files.relations.entry((database, number)).or_default().push(file),
+                Role::PostgresFilenodeMap { database } => drop(files.maps.insert(database, file)),
+                Role::PostgresWal | Role::PostgresWalElsewhere => files.logs.push(file),
+                Role::PostgresTemporary => files.temporary.push(file),
+                _ => {}
+            }
+        }
+        files
+    }
+}
+
 /// Finds the objects of a server.
 pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts, told: Option<&ServerNames>) {
-    let (mut relations, mut maps, mut logs) = (Relations::new(), BTreeMap::new(), Vec::new());
-    for file in server.files {
-        match file.role {
-            Role::PostgresRelation { database, file: number, .. } => relations.entry((database, number)).or_default().push(file),
-            Role::PostgresFilenodeMap { database } => {
-                maps.insert(database, file);
-            }
-            Role::PostgresWal => logs.push(file),
-            _ => {}
-        }
-    }
+    let Files { mut relations, maps, logs, temporary } = Files::of(server.files);
     let mut evidence = Evidence { file: true, ..Evidence::default() };
     let mut version = None;
     if let Some(log) = logs.first()
@@ -46,6 +62,9 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
     {
         evidence.pages = true;
         version = identity.version().map(|version| format!("PostgreSQL {version}"));
+    }
+    if let Some(told) = server.version {
+        version = Some(format!("PostgreSQL {told}"));
     }
     let mut databases = databases(source, &relations, &maps).await;
     databases.extend(told.into_iter().flat_map(ServerNames::databases).map(|(oid, name)| (*oid, name.clone())));
@@ -82,8 +101,17 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
         put(drafts, application, None, (database, file), files, shared.get(&file));
     }
     drafts.put_kind(application, ObjectKind::Wal, logs);
+    drafts.put_kind(application, ObjectKind::Temporary, temporary);
     let found = &mut drafts.applications[application];
     (found.version, found.evidence) = (version, evidence);
+}
+
+/// Oids of the databases of a server with these files, those in tablespaces too.
+pub(super) async fn databases_in(source: &mut Source<'_>, files: &[DataFile]) -> Vec<u32> {
+    let is_shared =
+        |file: &&DataFile| matches!(file.role, Role::PostgresRelation { database: 0, .. } | Role::PostgresFilenodeMap { database: 0 });
+    let Files { relations, maps, .. } = Files::of(files.iter().filter(is_shared).cloned().collect());
+    databases(source, &relations, &maps).await.into_keys().collect()
 }
 
 /// Names of databases by their oid.
