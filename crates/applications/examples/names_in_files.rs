@@ -35,7 +35,7 @@ fn visit(path: &Path, dictionary: &mut Dictionary) {
         && let Ok(bytes) = std::fs::read(path)
     {
         for (at, page) in pages(&bytes) {
-            dictionary.page(&page, &bytes[at..]);
+            dictionary.page(&page, &bytes[at..], at as u64);
         }
     }
 }

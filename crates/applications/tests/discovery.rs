@@ -7,7 +7,7 @@ use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Key, Obj
 use applications::filesystems::{Role, ext4, role, xfs};
 use applications::map::{Map, Source};
 use applications::{Certainty, Engine, Native, Page, pages, recognise};
-use common::images::{Files, image, servers};
+use common::images::{Files, image, image_with_links, servers};
 use common::{Numbers, archive};
 use std::collections::{BTreeMap, BTreeSet};
 use types::ObjectId;
@@ -209,6 +209,75 @@ fn the_doublewrite_buffer_in_a_system_tablespace_is_an_object() {
         assert_eq!(of(&found, ObjectKind::Doublewrite), None);
         assert_eq!(of(&found, ObjectKind::Dictionary).expect("it is there").bytes, file.len() as u64);
     }
+}
+
+/// A cluster of PostgreSQL with its database below that directory; `version` is what it says of itself.
+fn cluster(files: &mut Files, directory: &str, version: &str) -> Option<()> {
+    for (path, bytes) in archive("postgresql-15")?.into_iter().filter(|(path, _)| path.starts_with("base/")) {
+        files.insert(format!("{directory}/{path}"), bytes);
+    }
+    files.insert(format!("{directory}/PG_VERSION"), format!("{version}\n").into_bytes());
+    Some(())
+}
+
+#[test]
+fn temporary_files_of_postgresql_are_one_object_of_their_own() {
+    let mut files = Files::new();
+    let Some(()) = cluster(&mut files, "main", "15") else { return };
+    let table = files.iter().find(|(path, bytes)| path.starts_with("main/base/16384/16") && bytes.len() > 16384).expect("one").1.clone();
+    for path in
+        ["base/16384/t3_16390", "base/16384/t3_16390_fsm", "base/pgsql_tmp/pgsql_tmp77.0", "base/pgsql_tmp/pgsql_tmp77.0.fileset/0.0"]
+    {
+        files.insert(format!("main/{path}"), table.clone());
+    }
+    let Some(image) = image(&files) else { return };
+    let found = discover(&image);
+    let temporary: Vec<_> = found.objects.iter().filter(|object| object.kind == ObjectKind::Temporary).collect();
+    let [one] = temporary[..] else { panic!("{temporary:?}") };
+    assert_eq!((one.name.as_str(), one.bytes), ("temp", 4 * table.len() as u64));
+    assert!(one.path.contains("t3_") && found.extents(one.id).count() > 0);
+    assert!(found.objects.iter().all(|object| object.id == one.id || !object.path.contains("t3_")));
+}
+
+/// `pg_upgrade --link`: the old cluster cannot start any more, and its tables are those of the new one.
+#[test]
+fn a_file_of_two_clusters_is_of_the_one_that_can_start() {
+    let mut files = Files::new();
+    let Some(()) = cluster(&mut files, "srv/14/main", "14") else { return };
+    files.insert("srv/14/main/global/pg_control.old".to_owned(), vec![0; 8192]);
+    files.insert("srv/15/main/PG_VERSION".to_owned(), b"15\n".to_vec());
+    files.insert("srv/15/main/global/pg_control".to_owned(), vec![0; 8192]);
+    // Its own catalogue; every other file is linked.
+    let is_own = |path: &str| path.ends_with("/1259") || path.ends_with("pg_filenode.map");
+    let old: Vec<String> = files.keys().filter(|path| path.starts_with("srv/14/main/base/")).cloned().collect();
+    let new = |path: &str| path.replace("srv/14", "srv/15");
+    for path in old.iter().filter(|path| is_own(path)) {
+        files.insert(new(path), files[path].clone());
+    }
+    let links: Vec<(String, &str)> = old.iter().filter(|path| !is_own(path)).map(|path| (new(path), path.as_str())).collect();
+    let links: Vec<(&str, &str)> = links.iter().map(|(path, to)| (path.as_str(), *to)).collect();
+    let Some(image) = image_with_links(&files, &links) else { return };
+    let found = discover(&image);
+    assert_eq!(application(&found, "srv/14/main").version.as_deref(), Some("PostgreSQL 14"));
+    assert_eq!(application(&found, "srv/15/main").version.as_deref(), Some("PostgreSQL 15"));
+    let dead: Vec<_> = objects(&found, "srv/14/main").iter().map(|object| object.path.clone()).collect();
+    assert!(dead.iter().all(|path| is_own(path)), "{dead:?}");
+    let live = objects(&found, "srv/15/main");
+    assert!(
+        live.len() > 15 && live.iter().all(|object| object.kind != ObjectKind::Unknown && (object.extents > 0 || object.bytes == 0)),
+        "{live:?}"
+    );
+}
+
+#[test]
+fn a_server_too_old_for_its_names_says_so() {
+    let mut files = Files::new();
+    let Some(()) = cluster(&mut files, "old", "11") else { return };
+    files.remove("old/base/16384/1259");
+    let Some(image) = image(&files) else { return };
+    let found = discover(&image);
+    let told = application(&found, "old").known_by();
+    assert!(told.ends_with("file map, names from PostgreSQL 12 on only"), "{told}");
 }
 
 #[test]

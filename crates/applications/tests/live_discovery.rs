@@ -219,4 +219,15 @@ fn postgres_is_found(volume: &Volume) {
     }
     assert!(find(&again, "shop/public.orders5").is_none());
     has_the_bytes_of_its_file(&again, &find(&again, "shop/public.orders3").expect("it is there"), volume);
+
+    // Beside an open snapshot old versions of rows stay where they are, and name the pages of the new ones.
+    let each = |statement: &str| format!("do $$ begin for i in 1..300 loop execute format('{statement}', i); end loop; end $$");
+    server.ask(&each("create table many%1$s (a int)"));
+    let snapshot = server.snapshot();
+    server.ask(&each("alter table many%1$s add column b int"));
+    server.ask(&each("alter table many%1$s add column c int"));
+    settle();
+    let beside = run(Discovery::again(&again, 512 * MIB), volume.image());
+    assert_eq!(names(&beside), postgres_catalogue(&server));
+    drop(snapshot);
 }

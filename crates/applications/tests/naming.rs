@@ -15,7 +15,7 @@ fn dictionary(files: &Files, wanted: impl Fn(&str) -> bool) -> Dictionary {
     let mut dictionary = Dictionary::new();
     for (_, bytes) in files.iter().filter(|(name, _)| wanted(name)) {
         for (at, page) in pages(bytes) {
-            dictionary.page(&page, &bytes[at..]);
+            dictionary.page(&page, &bytes[at..], at as u64);
         }
     }
     dictionary
@@ -157,7 +157,7 @@ fn damaged_dictionary_pages_are_safe() {
         let mut read = 0;
         for (page, bytes) in found {
             let bytes = &bytes[..bytes.len().min(page.size_bytes as usize)];
-            if !Dictionary::new().page(&page, bytes) {
+            if !Dictionary::new().page(&page, bytes, 0) {
                 continue;
             }
             read += 1;
@@ -172,9 +172,9 @@ fn damaged_dictionary_pages_are_safe() {
                 bad.truncate(bad.len() - numbers.below(2) * numbers.below(bad.len()));
                 let mut dictionary = Dictionary::new();
                 // As if it were the page that it was: what stands in it must be safe to follow.
-                dictionary.page(&page, &bad);
+                dictionary.page(&page, &bad, 0);
                 if let Some(page) = examine(&bad) {
-                    dictionary.page(&page, &bad);
+                    dictionary.page(&page, &bad, 0);
                 }
                 assert!(dictionary.names().count() < 10_000);
             }

@@ -47,7 +47,7 @@ fn every_table_of_five_servers_is_named_from_the_raw_volume() {
                 let bytes = bytes_of(&image, file, &wanted.range);
                 bytes_read += bytes.len();
                 for (at, page) in pages(&bytes) {
-                    dictionary.page(&page, &bytes[at..]);
+                    dictionary.page(&page, &bytes[at..], wanted.range.start + at as u64);
                 }
             }
         }

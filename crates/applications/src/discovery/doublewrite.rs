@@ -56,7 +56,7 @@ async fn told(source: &mut Source<'_>, file: &DataFile) -> Option<Vec<Range<u64>
 /// What is left of a file without these areas, which are in order, at the same offsets; and a file
 /// of the areas alone, one after the other.
 pub(super) fn without(mut file: DataFile, areas: &[Range<u64>]) -> (DataFile, DataFile) {
-    let mut taken = DataFile { path: file.path.clone(), role: file.role, bytes: 0, extents: Vec::new() };
+    let mut taken = DataFile { path: file.path.clone(), role: file.role, inode: file.inode, bytes: 0, extents: Vec::new() };
     for area in areas {
         let mut left = Vec::with_capacity(file.extents.len() + 1);
         for extent in file.extents {
@@ -96,6 +96,7 @@ mod tests {
         let file = DataFile {
             path: "ibdata1".to_owned(),
             role: Role::InnodbSystem,
+            inode: 12,
             bytes: 1000,
             extents: vec![extent(0, 5000, 150), extent(150, 9000, 300), extent(450, 7000, 550)],
         };

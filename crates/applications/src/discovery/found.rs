@@ -56,7 +56,23 @@ pub struct Application {
     pub evidence: Evidence,
 }
 
+/// The oldest PostgreSQL whose catalogue is read: before, its rows had their numbers beside them.
+const NAMED_FROM: u32 = 12;
+
 impl Application {
+    /// What is known of it rests on this, in words; also, where its names are not known, why.
+    #[must_use]
+    pub fn known_by(&self) -> String {
+        let version = self.version.as_deref().and_then(|version| version.strip_prefix("PostgreSQL "));
+        let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        match major {
+            Some(major) if major < NAMED_FROM && !self.evidence.catalogue => {
+                format!("{}, names from PostgreSQL {NAMED_FROM} on only", self.evidence)
+            }
+            _ => self.evidence.to_string(),
+        }
+    }
+
     /// What makes it the same application when it is found again.
     pub(super) fn origin(&self) -> String {
         let uuid = u128::from_be_bytes(self.file_system);
@@ -290,6 +306,14 @@ pub(super) fn renamed(name: &str, kind: ObjectKind, rename: &dyn Fn(&str) -> Str
 }
 
 impl Found {
+    /// Makes applications and objects known by their numbers, after they were changed.
+    pub fn index(&mut self) {
+        self.by_id = self.objects.iter().zip(0..).map(|(object, index)| (object.id, index)).collect();
+        self.by_id.sort_unstable();
+        self.application_by_id = self.applications.iter().zip(0..).map(|(application, index)| (application.id, index)).collect();
+        self.application_by_id.sort_unstable();
+    }
+
     /// An object by its number.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> Option<&Object> {

@@ -7,6 +7,7 @@
 use super::doublewrite;
 use super::found::{Evidence, Key, ObjectKind};
 use super::objects::{Draft, Drafts, in_line, kind_of};
+use super::postgres::segment_start_bytes;
 use super::server_names::{ServerNames, complete};
 use super::servers::Server;
 use super::source::Source;
@@ -169,13 +170,13 @@ pub(super) async fn feed(
     range: std::ops::Range<u64>,
     engine: Engine,
 ) -> bool {
-    let (mut at, mut any) = (range.start, false);
+    let (base, mut at, mut any) = (segment_start_bytes(file.role), range.start, false);
     while at < range.end {
         // What cannot be read leaves names out, and nothing else.
         let Some(bytes) = source.file(file, at..range.end).await else { break };
         for (offset, page) in pages(&bytes) {
             any |= page.engine() == engine;
-            dictionary.page(&page, &bytes[offset..]);
+            dictionary.page(&page, &bytes[offset..], base + at + offset as u64);
         }
         at += bytes.len().next_multiple_of(512) as u64;
     }

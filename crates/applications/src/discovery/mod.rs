@@ -4,7 +4,7 @@
 //! clients) and may stop at any time:
 //!
 //! 1. `regions`: partition tables, file systems, and what can only be looked at coarsely.
-//! 2. `servers`: files of databases, by the server that they belong to.
+//! 2. `servers`, `homes`: files of databases, by the server that they belong to.
 //! 3. `innodb` (with `doublewrite`), `postgres`, `mssql`: the pages of dictionaries that are needed for names.
 //! 4. `objects`: names, keys, numbers, and the map of extents.
 //!    `server_names`: what servers told of themselves, where they can be asked.
@@ -15,6 +15,7 @@
 
 mod doublewrite;
 mod found;
+mod homes;
 mod innodb;
 mod limits;
 mod looks;
@@ -31,6 +32,7 @@ pub use crate::filesystems::Read;
 pub use found::{Application, ApplicationId, Database, Evidence, Found, Key, Object, ObjectKind};
 pub use limits::{BYTES_MAX, OBJECTS_MAX};
 pub use looks::Nameless;
+pub use postgres::FORK_BYTES;
 pub use regions::{Blind, Reason};
 pub use server_names::{Agreement, NamedRelation, SERVER_NAMES_MAX, ServerNames};
 pub use work::Discovery;

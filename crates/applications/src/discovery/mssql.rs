@@ -13,8 +13,12 @@ use crate::page::Engine;
 /// names in it; what lies there stays that file.
 pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts) {
     let mut evidence = Evidence { file: true, ..Evidence::default() };
-    let mut logs = Vec::new();
+    let (mut logs, mut temporary) = (Vec::new(), Vec::new());
     for file in server.files {
+        if is_temporary(&file) {
+            temporary.push(file);
+            continue;
+        }
         if file.role == Role::MssqlLog {
             logs.push(file);
             continue;
@@ -56,7 +60,15 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
         }
     }
     drafts.put_kind(application, ObjectKind::Redo, logs);
+    drafts.put_kind(application, ObjectKind::Temporary, temporary);
     drafts.applications[application].evidence = evidence;
+}
+
+/// Whether a file is of `tempdb`, which is made anew at each start of the server: `tempdb.mdf`,
+/// `tempdb_mssql_2.ndf`, `templog.ldf`.
+fn is_temporary(file: &DataFile) -> bool {
+    let name = name_of(file).to_ascii_lowercase();
+    name == "tempdb" || name == "templog" || name.starts_with("tempdb_mssql_")
 }
 
 /// The name of a database: that of its file without what follows the last point.

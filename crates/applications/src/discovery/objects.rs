@@ -90,8 +90,6 @@ impl Drafts {
             let id = before.applications.get(&origin).copied().filter(|id| taken.insert(*id));
             application.id = ApplicationId(id.unwrap_or_else(|| free(&origin, &mut taken)));
         }
-        found.application_by_id = found.applications.iter().zip(0..).map(|(application, index)| (application.id, index)).collect();
-        found.application_by_id.sort_unstable();
         let ids = before.number(&self.drafts, &found.applications);
         found.map.begin(0);
         let mut databases: BTreeMap<(ApplicationId, String), (u32, u64)> = BTreeMap::new();
@@ -145,8 +143,7 @@ impl Drafts {
         found.map.finish(&[Source::FileMap]);
         found.rebuilds = self.drafts.iter().any(|draft| draft.name.contains(BEING_BUILT));
         found.objects.sort_by(|one, other| (one.application, &one.name, one.id).cmp(&(other.application, &other.name, other.id)));
-        found.by_id = found.objects.iter().zip(0..).map(|(object, index)| (object.id, index)).collect();
-        found.by_id.sort_unstable();
+        found.index();
         let database = |((application, name), (objects, bytes))| Database { application, name, objects, bytes };
         found.databases = databases.into_iter().map(database).collect();
         found

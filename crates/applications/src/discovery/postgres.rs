@@ -7,16 +7,16 @@ use super::server_names::ServerNames;
 use super::servers::Server;
 use super::source::Source;
 use crate::filesystems::{DataFile, Fork, Role};
-use crate::naming::{Dictionary, Name, NativeKey, postgres_databases};
+use crate::naming::{Dictionary, Name, NativeKey, RowVersion, postgres_databases};
 use crate::page::{Engine, Native};
 use crate::recognise::{pages, recognise};
 use std::collections::BTreeMap;
 
 /// Bytes of a file of a relation before the next one begins (`RELSEG_SIZE` times the page size).
 const SEGMENT_BYTES: u64 = 1 << 30;
-/// Where forks begin in the object: the main one can have 2^32 pages of 32 KiB, which is 2^47; but
-/// those of the usual 8 KiB end at 2^45.
-const FORK_BYTES: u64 = 1 << 46;
+/// Where the forks of a relation of PostgreSQL begin in its object, at multiples of this: the main one
+/// can have 2^32 pages of 32 KiB, which is 2^47; but those of the usual 8 KiB end at 2^45.
+pub const FORK_BYTES: u64 = 1 << 46;
 /// The oid of `pg_database`, and bytes of it that are read: thousands of databases.
 const PG_DATABASE: u32 = 1262;
 const PG_DATABASE_BYTES: u64 = 1 << 20;
@@ -25,19 +25,35 @@ const ROUNDS: u8 = 3;
 
 type Relations = BTreeMap<(u32, u32), Vec<DataFile>>;
 
+/// The files of a server, by what they are for.
+#[derive(Default)]
+struct Files {
+    relations: Relations,
+    /// By database, 0 for what all share.
+    maps: BTreeMap<u32, DataFile>,
+    logs: Vec<DataFile>,
+    temporary: Vec<DataFile>,
+}
+
+impl Files {
+    fn of(all: Vec<DataFile>) -> Files {
+        let mut files = Files::default();
+        for file in all {
+            match file.role {
+                Role::PostgresRelation { database, file: number, .. } => files.relations.entry((database, number)).or_default().push(file),
+                Role::PostgresFilenodeMap { database } => drop(files.maps.insert(database, file)),
+                Role::PostgresWal | Role::PostgresWalElsewhere => files.logs.push(file),
+                Role::PostgresTemporary => files.temporary.push(file),
+                _ => {}
+            }
+        }
+        files
+    }
+}
+
 /// Finds the objects of a server.
 pub(super) async fn discover(source: &mut Source<'_>, server: Server, application: usize, drafts: &mut Drafts, told: Option<&ServerNames>) {
-    let (mut relations, mut maps, mut logs) = (Relations::new(), BTreeMap::new(), Vec::new());
-    for file in server.files {
-        match file.role {
-            Role::PostgresRelation { database, file: number, .. } => relations.entry((database, number)).or_default().push(file),
-            Role::PostgresFilenodeMap { database } => {
-                maps.insert(database, file);
-            }
-            Role::PostgresWal => logs.push(file),
-            _ => {}
-        }
-    }
+    let Files { mut relations, maps, logs, temporary } = Files::of(server.files);
     let mut evidence = Evidence { file: true, ..Evidence::default() };
     let mut version = None;
     if let Some(log) = logs.first()
@@ -46,6 +62,9 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
     {
         evidence.pages = true;
         version = identity.version().map(|version| format!("PostgreSQL {version}"));
+    }
+    if let Some(told) = server.version {
+        version = Some(format!("PostgreSQL {told}"));
     }
     let mut databases = databases(source, &relations, &maps).await;
     databases.extend(told.into_iter().flat_map(ServerNames::databases).map(|(oid, name)| (*oid, name.clone())));
@@ -56,14 +75,20 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
     let mut shared: BTreeMap<u32, Name> = BTreeMap::new();
     for database in numbers {
         let mut dictionary = catalogue(source, &relations, maps.get(&database), database, &mut evidence).await;
-        let mut names = by_file(&dictionary);
+        let mut names = by_file(dictionary.names());
         names.extend(told_of(database));
+        for (file, name) in by_file(dictionary.postgres_names_before()) {
+            let is_used = || relations.get(&(database, file)).is_some_and(|files| files.iter().any(|file| file.bytes > 0));
+            if !names.contains_key(&file) && is_used() {
+                names.insert(file, name);
+            }
+        }
         evidence.catalogue |= !names.is_empty();
         if shared.is_empty()
             && let Some(map) = maps.get(&0)
         {
             feed(source, &mut dictionary, map, 0..map.bytes.min(4096), Engine::Postgres).await;
-            shared = by_file(&dictionary).into_iter().filter(|(file, _)| relations.contains_key(&(0, *file))).collect();
+            shared = by_file(dictionary.names()).into_iter().filter(|(file, _)| relations.contains_key(&(0, *file))).collect();
         }
         let of_database = relations.extract_if((database, 0)..=(database, u32::MAX), |_, _| true);
         let name = databases.get(&database).cloned().unwrap_or_else(|| format!("database {database}"));
@@ -76,8 +101,17 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, applicatio
         put(drafts, application, None, (database, file), files, shared.get(&file));
     }
     drafts.put_kind(application, ObjectKind::Wal, logs);
+    drafts.put_kind(application, ObjectKind::Temporary, temporary);
     let found = &mut drafts.applications[application];
     (found.version, found.evidence) = (version, evidence);
+}
+
+/// Oids of the databases of a server with these files, those in tablespaces too.
+pub(super) async fn databases_in(source: &mut Source<'_>, files: &[DataFile]) -> Vec<u32> {
+    let is_shared =
+        |file: &&DataFile| matches!(file.role, Role::PostgresRelation { database: 0, .. } | Role::PostgresFilenodeMap { database: 0 });
+    let Files { relations, maps, .. } = Files::of(files.iter().filter(is_shared).cloned().collect());
+    databases(source, &relations, &maps).await.into_keys().collect()
 }
 
 /// Names of databases by their oid.
@@ -87,17 +121,23 @@ async fn databases(source: &mut Source<'_>, relations: &Relations, maps: &BTreeM
         feed(source, &mut dictionary, map, 0..map.bytes.min(4096), Engine::Postgres).await;
     }
     let number = dictionary.postgres_file(PG_DATABASE).unwrap_or(PG_DATABASE);
-    let mut databases = BTreeMap::new();
+    let (mut databases, mut replaced) = (BTreeMap::new(), BTreeMap::new());
     let Some(file) = relations.get(&(0, number)).and_then(|files| files.iter().find(|file| is_first(file))) else { return databases };
     let mut at = 0;
     while at < file.bytes.min(PG_DATABASE_BYTES) {
         let Some(bytes) = source.file(file, at..file.bytes).await else { break };
         for (offset, page) in pages(&bytes) {
             if let (Native::Postgres(identity), Some(page)) = (page.native, bytes.get(offset..offset + page.size_bytes as usize)) {
-                databases.extend(postgres_databases(&identity, page));
+                let number = (at + offset as u64) / page.len().max(1) as u64;
+                for (version, (oid, name)) in postgres_databases(&identity, page, number) {
+                    if version == RowVersion::Newest { &mut databases } else { &mut replaced }.insert(oid, name);
+                }
             }
         }
         at += bytes.len().next_multiple_of(512) as u64;
+    }
+    for (oid, name) in replaced {
+        databases.entry(oid).or_insert(name);
     }
     databases
 }
@@ -126,12 +166,12 @@ async fn catalogue(
     dictionary
 }
 
-fn by_file(dictionary: &Dictionary) -> BTreeMap<u32, Name> {
+fn by_file(names: impl Iterator<Item = Name>) -> BTreeMap<u32, Name> {
     let by_file = |name: Name| match name.key {
         NativeKey::Postgres(file) => Some((file, name)),
         _ => None,
     };
-    dictionary.names().filter_map(by_file).collect()
+    names.filter_map(by_file).collect()
 }
 
 /// A relation with its files.
@@ -166,14 +206,20 @@ fn put(
 
 /// Where a file begins in its object.
 fn place(role: Role) -> u64 {
-    let Role::PostgresRelation { segment, fork, .. } = role else { return 0 };
+    let Role::PostgresRelation { fork, .. } = role else { return 0 };
     let fork = match fork {
         Fork::Main => 0,
         Fork::FreeSpaceMap => 1,
         Fork::VisibilityMap => 2,
         Fork::Init => 3,
     };
-    fork * FORK_BYTES + u64::from(segment) * SEGMENT_BYTES
+    fork * FORK_BYTES + segment_start_bytes(role)
+}
+
+/// Where a file begins in its fork.
+pub(super) fn segment_start_bytes(role: Role) -> u64 {
+    let Role::PostgresRelation { segment, .. } = role else { return 0 };
+    u64::from(segment) * SEGMENT_BYTES
 }
 
 /// `shop/public.orders`, and without the database where it is in none.

@@ -1,6 +1,7 @@
 //! The work from the first read to what was found, and how it is driven.
 
 use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind};
+use super::homes::settle;
 use super::limits::{
     BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, JOURNALS_HELD_BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH,
 };
@@ -8,7 +9,7 @@ use super::looks::{look, step_bytes};
 use super::objects::{Draft, Drafts, Numbers, shown};
 use super::regions::{Blind, Placed, regions};
 use super::server_names::{ServerNames, of_server};
-use super::servers::{Server, servers};
+use super::servers::{Server, by_directory};
 use super::source::Source;
 use super::{innodb, mssql, postgres};
 use crate::filesystems::lvm::Runs;
@@ -160,7 +161,7 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
         let extents: usize = found.files.iter().map(|file| file.extents.len()).sum();
         search.extents -= extents.min(search.extents);
         complete &= found.complete;
-        for server in servers(found.files) {
+        for server in settle(&mut source, by_directory(found.files)).await {
             let told = of_server(&told, &server, start);
             one(&mut source, (start, file_system.uuid()), server, &mut drafts, told).await;
         }

@@ -76,6 +76,8 @@ pub struct DataFile {
     pub path: String,
     /// What it is.
     pub role: Role,
+    /// Its number in its file system: paths with the same one lead to the same file.
+    pub inode: u64,
     /// Its size as the file system says.
     pub bytes: u64,
     /// Where it lies, in file order.

@@ -28,7 +28,7 @@ pub enum Role {
     InnodbDoublewrite,
     /// `ibtmp*`, and `*.ibt` of sessions.
     InnodbTemporary,
-    /// `binlog.000001`, `mysql-bin.000001` and the like.
+    /// `binlog.000001`, `mysql-bin.000001`, `mysql-bin-changelog.000001` and the like.
     Binlog,
     /// A file of a relation.
     PostgresRelation {
@@ -46,8 +46,21 @@ pub enum Role {
         /// Oid of the database.
         database: u32,
     },
-    /// A segment of the write-ahead log.
+    /// A segment of the write-ahead log, in a data directory.
     PostgresWal,
+    /// A file that is named like one elsewhere: where the data directory has a link to, or an
+    /// archive. Its content tells whether it is one, and of which cluster.
+    PostgresWalElsewhere,
+    /// A temporary table, its index, or what a sort or a hash wrote out: `t3_16390`, `pgsql_tmp*`.
+    PostgresTemporary,
+    /// `PG_VERSION` of a data directory.
+    PostgresVersion,
+    /// `global/pg_control`, without which a cluster cannot start. `pg_upgrade` renames that of a
+    /// cluster whose files another one has taken over to `pg_control.old`.
+    PostgresControl {
+        /// It has its name.
+        is_in_place: bool,
+    },
     /// `*.mdf`, `*.ndf`.
     MssqlData,
     /// `*.ldf`.
@@ -94,21 +107,51 @@ fn innodb(name: &str, parent: &str) -> Option<Role> {
         _ if numbered("ibtmp") || name.ends_with(".ibt") => Role::InnodbTemporary,
         _ if name.ends_with(".ibu") => Role::InnodbUndo,
         _ if name.ends_with(".ibd") => Role::InnodbTable,
-        _ if base_and_number.is_some_and(|(base, _)| base == "binlog" || base.ends_with("-bin")) => Role::Binlog,
+        _ if base_and_number.is_some_and(|(base, _)| is_binlog(base)) => Role::Binlog,
         _ => return None,
     })
 }
 
+/// Whether logs are called like that before their number: `binlog`, `mysql-bin`, and with what a
+/// service or a channel adds, `mysql-bin-changelog`.
+fn is_binlog(base: &str) -> bool {
+    base == "binlog" || base.ends_with("-bin") || base.contains("-bin-")
+}
+
 fn postgres(name: &str, parent: &str, above: &str) -> Option<Role> {
-    if matches!(parent, "pg_wal" | "pg_xlog") {
-        return (name.len() == 24 && name.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(Role::PostgresWal);
+    if is_segment(name) {
+        let in_place = matches!(parent, "pg_wal" | "pg_xlog");
+        return Some(if in_place { Role::PostgresWal } else { Role::PostgresWalElsewhere });
+    }
+    match (name, parent) {
+        // Each directory of a database has one, too.
+        ("PG_VERSION", _) => return (!is_digits(parent)).then_some(Role::PostgresVersion),
+        ("pg_control", "global") => return Some(Role::PostgresControl { is_in_place: true }),
+        ("pg_control.old", "global") => return Some(Role::PostgresControl { is_in_place: false }),
+        _ => {}
+    }
+    let holds_databases = |name: &str| name == "base" || name.starts_with("PG_");
+    if is_temporary(name, parent, above) {
+        return Some(Role::PostgresTemporary);
     }
     // Of a tablespace: PG_15_202209061/16384/16390.
-    let in_database = above == "base" || above.starts_with("PG_");
-    let database = if parent == "global" { 0 } else { number(parent).filter(|_| in_database)? };
+    let database = if parent == "global" { 0 } else { number(parent).filter(|_| holds_databases(above))? };
     if name == "pg_filenode.map" {
         return Some(Role::PostgresFilenodeMap { database });
     }
+    if name
+        .strip_prefix('t')
+        .and_then(|rest| rest.split_once('_'))
+        .is_some_and(|(session, file)| is_digits(session) && relation(file).is_some())
+    {
+        return Some(Role::PostgresTemporary);
+    }
+    let (file, segment, fork) = relation(name)?;
+    Some(Role::PostgresRelation { database, file, segment, fork })
+}
+
+/// Number, segment and fork of a file of a relation, by its name.
+fn relation(name: &str) -> Option<(u32, u32, Fork)> {
     let (name, segment) = name.split_once('.').map_or(Some((name, 0)), |(name, segment)| Some((name, number(segment)?)))?;
     let (file, fork) = match name.split_once('_') {
         None => (name, Fork::Main),
@@ -117,7 +160,21 @@ fn postgres(name: &str, parent: &str, above: &str) -> Option<Role> {
         Some((file, "init")) => (file, Fork::Init),
         Some(_) => return None,
     };
-    Some(Role::PostgresRelation { database, file: number(file)?, segment, fork })
+    Some((number(file)?, segment, fork))
+}
+
+/// `base/pgsql_tmp/pgsql_tmp123.0`, and what parallel workers share in a directory of that name:
+/// `pgsql_tmp123.0.fileset/i0of4.p1.0`. Tablespaces have a `pgsql_tmp` too.
+fn is_temporary(name: &str, parent: &str, above: &str) -> bool {
+    const NAME: &str = "pgsql_tmp";
+    let is_one = |name: &str| name.strip_prefix(NAME).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    parent == NAME && is_one(name) || above == NAME && is_one(parent)
+}
+
+/// Whether a name is that of a segment of the write-ahead log: a timeline, and two numbers.
+fn is_segment(name: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte);
+    name.len() == 24 && name.starts_with("00") && !name.starts_with("00000000") && name.bytes().all(is_digit)
 }
 
 fn mssql(name: &str) -> Option<Role> {
@@ -178,7 +235,36 @@ mod tests {
         check("main/pg_wal/00000001000000000000000F", Some(Role::PostgresWal));
         check("main/pg_wal/archive_status", None);
         check("other/16384/16390", None);
-        check("base/16384/t3_16390", None);
+        for path in [
+            "base/16384/t3_16390",
+            "base/16384/t12_16390_fsm",
+            "15/main/base/16384/t3_16390.1",
+            "ts/PG_15_202209061/16384/t3_16390",
+            "main/base/pgsql_tmp/pgsql_tmp812.3",
+            "ts/PG_15_202209061/pgsql_tmp/pgsql_tmp812.0",
+            "main/base/pgsql_tmp/pgsql_tmp812.0.fileset/i0of4.p1.0",
+            "main/base/pgsql_tmp/pgsql_tmp812.0.sharedfileset/0.1",
+        ] {
+            check(path, Some(Role::PostgresTemporary));
+        }
+        for path in
+            ["base/16384/t_16390", "base/16384/tx_1", "base/16384/t3_x", "srv/t3_16390", "srv/pgsql_tmp/notes", "srv/pgsql_tmpx/pgsql_tmp1"]
+        {
+            check(path, None);
+        }
+        check("wal/main/00000001000000000000000F", Some(Role::PostgresWalElsewhere));
+        check("wal/main/00000001000000000000000f", None);
+        check("wal/main/00000000000000000000000F", None);
+        check("wal/main/00000001000000000000000F.gz", None);
+        check("15/main/PG_VERSION", Some(Role::PostgresVersion));
+        check("PG_VERSION", Some(Role::PostgresVersion));
+        check("15/main/base/16384/PG_VERSION", None);
+        check("15/main/global/pg_control", Some(Role::PostgresControl { is_in_place: true }));
+        check("14/main/global/pg_control.old", Some(Role::PostgresControl { is_in_place: false }));
+        check("14/main/pg_control", None);
+        check("var/lib/mysql/mysql-bin-changelog.000123", Some(Role::Binlog));
+        check("var/lib/mysql/db1-relay-bin-east.000002", Some(Role::Binlog));
+        check("var/lib/mysql/robin-data.000002", None);
         check("DATA/Shop.MDF", Some(Role::MssqlData));
         check("DATA/Shop_log.ldf", Some(Role::MssqlLog));
         check("", None);

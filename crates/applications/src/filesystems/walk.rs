@@ -1,7 +1,7 @@
 //! The walk over a file system's directories, in search of files of databases.
 
 use super::pieces::Pieces;
-use super::{DataFile, FileExtent, Found, Limits, ext4, role, xfs};
+use super::{DataFile, FileExtent, Found, Limits, Role, ext4, role, xfs};
 use std::collections::{HashSet, VecDeque};
 
 /// Names of directories below one another that are followed; a path has 4096 bytes.
@@ -12,6 +12,9 @@ const PATHS_BYTES_MAX: usize = 16 << 20;
 /// names of directories. Those of files are held only if they may be a database's.
 const NAMES_BYTES_MAX: usize = 16 << 20;
 const NAME_BYTES: usize = 64;
+
+/// Segments of logs outside of data directories that are taken; of a busy server some hundreds exist.
+const LOGS_ELSEWHERE_MAX: usize = 1024;
 
 /// A file or directory in a directory.
 pub(super) struct Entry {
@@ -97,7 +100,7 @@ pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Foun
     let mut found = Found::default();
     let mut seen = HashSet::from([root]);
     let mut waiting = VecDeque::from([(root, String::new(), 0)]);
-    let mut paths_bytes = 0;
+    let (mut paths_bytes, mut logs_elsewhere) = (0, 0);
     while let Some((number, path, depth)) = waiting.pop_front() {
         paths_bytes -= path.len();
         if found.directories >= limits.directories || tree.pieces().bytes_left == 0 {
@@ -121,9 +124,17 @@ pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Foun
                     tree.pieces().failed = true;
                     break;
                 }
+                // An archive has many thousands of them, which nobody reads: they must not take the
+                // place of others.
+                if role == Role::PostgresWalElsewhere {
+                    logs_elsewhere += 1;
+                    if logs_elsewhere > LOGS_ELSEWHERE_MAX {
+                        continue;
+                    }
+                }
                 if let Some((bytes, extents)) = tree.file(entry.inode).await {
                     paths_bytes += path.len();
-                    found.files.push(DataFile { path, role, bytes, extents });
+                    found.files.push(DataFile { path, role, inode: entry.inode, bytes, extents });
                 }
             }
         }

@@ -26,7 +26,7 @@ mod sdi;
 mod wanted;
 
 pub(crate) use innodb::split as innodb_name;
-pub(crate) use postgres::databases as postgres_databases;
+pub(crate) use postgres::{Version as RowVersion, databases as postgres_databases};
 pub use rows::ROWS_MAX;
 pub use wanted::Wanted;
 
@@ -93,10 +93,11 @@ impl Dictionary {
         Dictionary::default()
     }
 
-    /// Takes a page in, with its bytes. Whether it was of a dictionary, and newer than what was
-    /// known of it. Of several copies of a page the one with the highest LSN counts, in whatever
-    /// order they come.
-    pub fn page(&mut self, page: &Page, bytes: &[u8]) -> bool {
+    /// Takes a page in, with its bytes and where it begins in its file. Whether it was of a
+    /// dictionary, and newer than what was known of it. Of several copies of a page the one with the
+    /// highest LSN counts, in whatever order they come. Only pages of PostgreSQL need their place,
+    /// as others carry their number.
+    pub fn page(&mut self, page: &Page, bytes: &[u8], file_offset_bytes: u64) -> bool {
         let Some(bytes) = bytes.get(..page.size_bytes as usize).filter(|_| page.whole) else {
             // A file of 512 bytes that is read to its end.
             return page.native == Native::FilenodeMap && self.postgres.map(bytes);
@@ -106,7 +107,7 @@ impl Dictionary {
         }
         match page.native {
             Native::Innodb(identity) => self.innodb.page(&identity, bytes) || self.sdi.page(&identity, bytes),
-            Native::Postgres(identity) => self.postgres.page(&identity, bytes),
+            Native::Postgres(identity) => self.postgres.page(&identity, bytes, file_offset_bytes / u64::from(page.size_bytes.max(1))),
             Native::FilenodeMap => self.postgres.map(bytes),
             Native::Mssql(identity) => self.mssql.page(&identity, bytes),
             _ => false,
@@ -116,6 +117,11 @@ impl Dictionary {
     /// The file of a relation of PostgreSQL that a `pg_filenode.map` named.
     pub(crate) fn postgres_file(&self, oid: u32) -> Option<u32> {
         self.postgres.mapped_file(oid)
+    }
+
+    /// Names of files of PostgreSQL that their relations had until a change that may not be done.
+    pub(crate) fn postgres_names_before(&self) -> impl Iterator<Item = Name> + '_ {
+        self.postgres.names_before()
     }
 
     /// All objects with names, by engine.

@@ -8,11 +8,19 @@
 //! Whether a transaction came to its end stands in `pg_xact`, and in the rows only once somebody
 //! looked: names of an aborted one may show until then. Their files do not exist, so nothing is
 //! named wrongly by them.
+//!
+//! Pages are written one by one: the one of which a row was updated away may be on the disk minutes
+//! before the one that has its new version. So what a version that was replaced says holds where no
+//! newer one is there, and for its own file as long as no other row has that.
+//!
+//! Temporary relations are left out: their files have names of their own (`t3_16390`), and their
+//! numbers may be those of others.
 
 use super::rows::Rows;
 use super::{Name, NativeKey, ObjectKind};
 use crate::bytes::{byte, le16, le32, le64};
 use crate::postgres::{Identity, Method, pointer};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `NAMEDATALEN`: bytes of a name.
 const NAME_BYTES: usize = 64;
@@ -38,31 +46,80 @@ struct Relation {
     kind: u8,
 }
 
+/// Rows by their oid: those that hold, and those that were replaced.
+#[derive(Debug)]
+struct Versions<V> {
+    newest: Rows<u32, V>,
+    replaced: Rows<u32, V>,
+}
+
+impl<V> Default for Versions<V> {
+    fn default() -> Self {
+        Versions { newest: Rows::default(), replaced: Rows::default() }
+    }
+}
+
+impl<V: PartialEq> Versions<V> {
+    /// Puts the rows of a page in; nothing changes if there are none, as the page was of another
+    /// table then.
+    fn put_all(&mut self, page: u64, lsn: u64, found: impl Iterator<Item = (Version, (u32, V))>) -> bool {
+        let mut found = found.peekable();
+        if found.peek().is_none() || !self.newest.begin(page, lsn) {
+            return false;
+        }
+        self.replaced.begin(page, lsn);
+        for (version, (oid, value)) in found {
+            match version {
+                Version::Newest => self.newest.put(page, lsn, oid, value),
+                Version::Replaced => self.replaced.put(page, lsn, oid, value),
+            }
+        }
+        true
+    }
+
+    fn get(&self, oid: u32) -> Option<&V> {
+        self.newest.get(oid).or_else(|| self.replaced.get(oid))
+    }
+
+    /// All that hold, then those of which nothing else is known.
+    fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
+        self.newest.iter().chain(self.replaced.iter().filter(|(oid, _)| self.newest.get(*oid).is_none()))
+    }
+}
+
+/// What a row of a table is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Version {
+    /// As far as the page tells, it holds.
+    Newest,
+    /// An update has made another of it.
+    Replaced,
+}
+
 #[derive(Default, Debug)]
 pub(super) struct Catalogue {
-    /// By oid.
-    relations: Rows<u32, Relation>,
-    namespaces: Rows<u32, String>,
+    relations: Versions<Relation>,
+    namespaces: Versions<String>,
     /// The table of each index.
-    indexes: Rows<u32, u32>,
+    indexes: Versions<u32>,
     /// Oid to file, of relations whose file the catalogue cannot say.
     mapped: Rows<u32, u32>,
 }
 
 impl Catalogue {
-    /// Takes a page of a heap in.
-    pub(super) fn page(&mut self, identity: &Identity, bytes: &[u8]) -> bool {
+    /// Takes a page of a heap in, which has that number in its file. Rows of one kind lie in one
+    /// file, so the number tells pages of a kind apart. What tuples say of their block does not: one
+    /// that was updated names the block of its successor.
+    pub(super) fn page(&mut self, identity: &Identity, bytes: &[u8], page: u64) -> bool {
         let Some(attributes) = identity.attributes.filter(|_| identity.method == Method::Heap) else { return false };
-        // Rows of one kind lie in one file, so the block tells pages of a kind apart.
-        let Some(page) = identity.block_by_tuples.map(u64::from) else { return false };
         let lsn = identity.lsn.max(1);
-        let tuples = tuples(bytes, attributes);
+        let tuples = tuples(bytes, attributes, page);
         match attributes {
-            NAMESPACE => put_all(&mut self.namespaces, page, lsn, tuples.filter_map(namespace)),
-            _ if INDEX.contains(&attributes) => put_all(&mut self.indexes, page, lsn, tuples.filter_map(index)),
+            NAMESPACE => self.namespaces.put_all(page, lsn, rows(tuples, namespace)),
+            _ if INDEX.contains(&attributes) => self.indexes.put_all(page, lsn, rows(tuples, index)),
             _ if CLASS.contains(&attributes) => {
                 let shift = if attributes == CLASS[1] { 4 } else { 0 };
-                put_all(&mut self.relations, page, lsn, tuples.filter_map(|tuple| relation(tuple, shift)))
+                self.relations.put_all(page, lsn, rows(tuples, |tuple| relation(tuple, shift)))
             }
             _ => false,
         }
@@ -98,69 +155,90 @@ impl Catalogue {
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
-        let owners: std::collections::BTreeMap<u32, u32> =
-            self.relations.iter().filter(|(_, relation)| relation.toast != 0).map(|(oid, relation)| (relation.toast, oid)).collect();
-        self.relations.iter().filter_map(move |(oid, relation)| {
-            let file = if relation.file != 0 { relation.file } else { *self.mapped.get(oid)? };
-            let table_of = |oid: u32| {
-                let oid = owners.get(&oid).copied().unwrap_or(oid);
-                self.relations.get(oid).map(|table| table.name.clone())
-            };
-            let (table, index) = match relation.kind {
-                b'i' => (self.indexes.get(oid).and_then(|table| table_of(*table)), Some(relation.name.clone())),
-                b't' => (owners.get(&oid).and_then(|owner| table_of(*owner)), None),
-                _ => (Some(relation.name.clone()), None),
-            };
-            // What the server makes itself has the lowest numbers.
-            let own = oid < 16384;
-            let kind = match relation.kind {
-                _ if own => ObjectKind::Dictionary,
-                b'i' => ObjectKind::Index,
-                b't' => ObjectKind::Lob,
-                b'S' => ObjectKind::Sequence,
-                _ => ObjectKind::Table,
-            };
-            let table = if relation.kind == b't' { table.or_else(|| Some(relation.name.clone())) } else { table };
-            let schema = self.namespaces.get(relation.namespace).cloned();
-            Some(Name { key: NativeKey::Postgres(file), database: None, schema, table, index, kind, root: None })
-        })
+        let owners = self.owners_of_toast();
+        self.relations.iter().filter_map(move |(oid, relation)| self.name(oid, relation, &owners))
+    }
+
+    /// Names of files that rows had before they were replaced, and that no other row has: a table is
+    /// being rewritten, or that came to nothing.
+    pub(super) fn names_before(&self) -> impl Iterator<Item = Name> + '_ {
+        let owners = self.owners_of_toast();
+        let files: BTreeSet<u32> = self.relations.iter().map(|(_, relation)| relation.file).collect();
+        let before = self.relations.replaced.iter().filter(move |(_, relation)| !files.contains(&relation.file));
+        before.filter_map(move |(oid, relation)| self.name(oid, relation, &owners))
+    }
+
+    /// The table of each relation of long values.
+    fn owners_of_toast(&self) -> BTreeMap<u32, u32> {
+        self.relations.iter().filter(|(_, relation)| relation.toast != 0).map(|(oid, relation)| (relation.toast, oid)).collect()
+    }
+
+    fn name(&self, oid: u32, relation: &Relation, owners: &BTreeMap<u32, u32>) -> Option<Name> {
+        let file = if relation.file != 0 { relation.file } else { *self.mapped.get(oid)? };
+        let table_of = |oid: u32| {
+            let oid = owners.get(&oid).copied().unwrap_or(oid);
+            self.relations.get(oid).map(|table| table.name.clone())
+        };
+        let (table, index) = match relation.kind {
+            b'i' => (self.indexes.get(oid).and_then(|table| table_of(*table)), Some(relation.name.clone())),
+            b't' => (owners.get(&oid).and_then(|owner| table_of(*owner)), None),
+            _ => (Some(relation.name.clone()), None),
+        };
+        // What the server makes itself has the lowest numbers.
+        let own = oid < 16384;
+        let kind = match relation.kind {
+            _ if own => ObjectKind::Dictionary,
+            b'i' => ObjectKind::Index,
+            b't' => ObjectKind::Lob,
+            b'S' => ObjectKind::Sequence,
+            _ => ObjectKind::Table,
+        };
+        let table = if relation.kind == b't' { table.or_else(|| Some(relation.name.clone())) } else { table };
+        let schema = self.namespaces.get(relation.namespace).cloned();
+        Some(Name { key: NativeKey::Postgres(file), database: None, schema, table, index, kind, root: None })
     }
 
     pub(super) fn conflicts(&self) -> u64 {
-        self.relations.conflicts() + self.namespaces.conflicts() + self.mapped.conflicts()
+        self.relations.newest.conflicts() + self.namespaces.newest.conflicts() + self.mapped.conflicts()
     }
 }
 
-/// Oids and names of databases, from a page of `pg_database`.
-pub(crate) fn databases(identity: &Identity, page: &[u8]) -> Vec<(u32, String)> {
+/// Oids and names of databases, from a page of `pg_database` with that number in its file.
+pub(crate) fn databases(identity: &Identity, page: &[u8], number: u64) -> Vec<(Version, (u32, String))> {
     let attributes = identity.attributes.filter(|_| identity.method == Method::Heap);
-    attributes.map_or_else(Vec::new, |attributes| tuples(page, attributes).filter_map(oid_and_name).collect())
+    attributes.map_or_else(Vec::new, |attributes| rows(tuples(page, attributes, number), oid_and_name).collect())
 }
 
-/// Puts rows in; nothing changes if there are none, as the page was of another table then.
-fn put_all<V: PartialEq>(rows: &mut Rows<u32, V>, page: u64, lsn: u64, found: impl Iterator<Item = (u32, V)>) -> bool {
-    let mut found = found.peekable();
-    if found.peek().is_none() || !rows.begin(page, lsn) {
-        return false;
-    }
-    found.for_each(|(key, value)| rows.put(page, lsn, key, value));
-    true
+/// What is in tuples, as far as they can be read.
+fn rows<'a, T>(
+    tuples: impl Iterator<Item = (Version, &'a [u8])>,
+    read: impl Fn(&'a [u8]) -> Option<T>,
+) -> impl Iterator<Item = (Version, T)> {
+    tuples.filter_map(move |(version, tuple)| Some((version, read(tuple)?)))
 }
 
-/// The data of a page's live tuples with that many attributes.
-fn tuples(page: &[u8], attributes: u16) -> impl Iterator<Item = &[u8]> {
+/// The data of tuples with that many attributes, of the page with that number in its file; those
+/// that were deleted are left out.
+fn tuples(page: &[u8], attributes: u16, number: u64) -> impl Iterator<Item = (Version, &[u8])> {
     let lower = usize::from(le16(page, 12)).min(page.len());
-    (24..lower).step_by(4).filter_map(move |at| {
+    (24..lower).step_by(4).zip(1u16..).filter_map(move |(at, place)| {
         let (offset, flags, length) = pointer(page, at);
         let tuple = page.get(offset..offset + length).filter(|tuple| flags == 1 && tuple.len() > 23)?;
         let infomask = le16(tuple, 20);
-        // Never committed; or deleted or replaced, if nothing says that this came to nothing.
         let aborted = infomask & 0x0300 == 0x0200;
-        let gone = le32(tuple, 4) != 0 && infomask & 0x0880 == 0;
-        if aborted || gone || le16(tuple, 18) & 0x7ff != attributes {
+        if aborted || le16(tuple, 18) & 0x7ff != attributes {
             return None;
         }
-        tuple.get(usize::from(tuple[22])..)
+        // Deleted or replaced, if nothing says that this came to nothing. What is replaced names its
+        // successor; what is deleted names itself.
+        let gone = le32(tuple, 4) != 0 && infomask & 0x0880 == 0;
+        let next = (u64::from(le16(tuple, 12)) << 16 | u64::from(le16(tuple, 14)), le16(tuple, 16));
+        let version = match (gone, next == (number, place)) {
+            (false, _) => Version::Newest,
+            (true, false) => Version::Replaced,
+            (true, true) => return None,
+        };
+        Some((version, tuple.get(usize::from(tuple[22])..)?))
     })
 }
 
@@ -168,7 +246,7 @@ fn relation(tuple: &[u8], shift: usize) -> Option<(u32, Relation)> {
     let (oid, name) = oid_and_name(tuple)?;
     let (persistence, kind) = (byte(tuple, 114 + shift), byte(tuple, 115 + shift));
     let flags_fit = byte(tuple, 112 + shift) <= 1 && byte(tuple, 113 + shift) <= 1;
-    if !b"put".contains(&persistence) || !b"ritSvmcfpI".contains(&kind) || !flags_fit {
+    if !b"pu".contains(&persistence) || !b"ritSvmcfpI".contains(&kind) || !flags_fit {
         return None;
     }
     let relation = Relation { name, namespace: le32(tuple, 68), file: le32(tuple, 88), toast: le32(tuple, 108 + shift), kind };
@@ -197,3 +275,6 @@ fn oid_and_name(tuple: &[u8]) -> Option<(u32, String)> {
     let name = std::str::from_utf8(&name[..length]).ok()?;
     (filled && oid != 0).then(|| (oid, name.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,8 +65,9 @@ pub struct Identity {
     pub method: Method,
     /// Log sequence number of its last change; 0 where none was logged.
     pub lsn: u64,
-    /// Its block number as most of its first tuples say. An updated tuple names the block of its
-    /// successor, so a few pages in 10^5 are wrong here; see `certainty` of the page.
+    /// Its block number as most of its first tuples say. A hint: an updated tuple names the block of
+    /// its successor until it is vacuumed away, so after many updates most pages of a table can be
+    /// wrong here. Where the place in the file is known, that is the number.
     pub block_by_tuples: Option<u32>,
     /// The block numbers below 131,072 (1 GiB) that its checksum fits: two at most. Filled in by
     /// [`crate::verify`], as it takes a microsecond; for larger relations see [`holds`].

@@ -1,4 +1,9 @@
-//! Rule *sequence*: reads that go forward in steps of at most 1 MiB, once they are past 512 KiB.
+//! Rule *sequence*: reads that go forward in steps of at most 1 MiB, once they have read 512 KiB and
+//! at least [a part](DENSE) of what they passed over.
+//!
+//! A range of an index whose rows lie scattered is read in the order of the table too, with large
+//! gaps: 2,400 rows of 1.2 million touch a tenth of its pages. That is the application's, and comes
+//! again. What is left out by a scan is what a cache or the server's own buffers have of the table.
 //!
 //! The figures are those of the sequential cutoff that block caches have long used. Measured on the
 //! recorded load with backups (bytes of reads): 0.98 of what it marks is a scan, and it finds 0.85
@@ -20,16 +25,54 @@ pub const RUNS_MAX: usize = 64;
 pub const WINDOW_BYTES: u64 = 1 << 20;
 /// Bytes after which a run is a scan.
 pub const PAST_BYTES: u64 = 512 << 10;
+/// Of so many bytes that a scan passes over it reads one at least. On the recorded load recall is 0.972 with 4 (0.983 with a
+/// map), 0.968 (0.979) with 3, and 0.973 (0.984) where nothing is asked for.
+pub const DENSE: u64 = 4;
+/// The bytes passed over that this is looked at for, at least the latest half of them.
+const LATELY_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Run {
     end: Position,
     began_bytes: u64,
+    /// What it has read, and passed over; of a scan lately.
     bytes: u64,
+    span_bytes: u64,
+    /// It is known to be one.
+    is_scan: bool,
     used: u64,
     /// Up to here it passes over what was passed over again and again.
     loops_until_bytes: u64,
     pieces: Pieces,
+}
+
+impl Run {
+    fn new(at: Position) -> Run {
+        let began_bytes = at.offset_bytes;
+        Run { end: at, began_bytes, bytes: 0, span_bytes: 0, is_scan: false, used: 0, loops_until_bytes: 0, pieces: Pieces::default() }
+    }
+
+    /// Takes a read in. Whether the run has read enough, and left out little enough, to be a scan; one that left out too much
+    /// begins anew.
+    fn read(&mut self, seen: &Seen, at: Position) -> bool {
+        let len_bytes = u64::from(seen.len_bytes);
+        let end_bytes = at.offset_bytes.saturating_add(len_bytes).max(self.end.offset_bytes);
+        self.bytes = self.bytes.saturating_add(len_bytes);
+        self.span_bytes = self.span_bytes.saturating_add(end_bytes - self.end.offset_bytes);
+        self.end.offset_bytes = end_bytes;
+        if !self.is_scan && self.bytes < PAST_BYTES {
+            self.pieces.push(&seen.range());
+            return false;
+        }
+        let is_dense = self.bytes.saturating_mul(DENSE) >= self.span_bytes;
+        if self.span_bytes > LATELY_BYTES {
+            (self.bytes, self.span_bytes) = (self.bytes / 2, self.span_bytes / 2);
+        }
+        if !is_dense {
+            *self = Run { used: self.used, ..Run::new(self.end) };
+        }
+        is_dense
+    }
 }
 
 /// What a read is to its run.
@@ -61,20 +104,17 @@ impl Sequences {
     /// Takes a read in. On confirmation, what the run has read before is added to `confirmed`.
     pub fn read(&mut self, seen: &Seen, confirmed: &mut Vec<Range<u64>>) -> Step {
         let at = seen.position();
-        let end_bytes = at.offset_bytes.saturating_add(u64::from(seen.len_bytes));
         self.tick += 1;
         let index = self.run_at(at);
         let run = &mut self.runs[index];
         run.used = self.tick;
-        let was_past = run.bytes >= PAST_BYTES;
-        run.bytes = run.bytes.saturating_add(u64::from(seen.len_bytes));
-        run.end.offset_bytes = run.end.offset_bytes.max(end_bytes);
-        let passed = run.began_bytes..run.end.offset_bytes;
-        if run.bytes < PAST_BYTES {
-            run.pieces.push(&seen.range());
+        let was_scan = run.is_scan;
+        if !run.read(seen, at) {
             return Step::Unknown;
         }
-        if !was_past {
+        run.is_scan = true;
+        let passed = run.began_bytes..run.end.offset_bytes;
+        if !was_scan {
             run.loops_until_bytes = self.loops.passed(seen.at_ms, at.space, &passed).unwrap_or(0);
         } else if at.offset_bytes > run.loops_until_bytes {
             self.loops.went_on(seen.at_ms, at.space, &passed);
@@ -82,7 +122,7 @@ impl Sequences {
         if at.offset_bytes < run.loops_until_bytes {
             return Step::Unknown;
         }
-        if was_past {
+        if was_scan {
             return Step::Continued;
         }
         confirmed.extend(run.pieces.ranges());
@@ -106,7 +146,7 @@ impl Sequences {
         if let Some(index) = found {
             return index;
         }
-        let fresh = Run { end: at, began_bytes: at.offset_bytes, bytes: 0, used: 0, loops_until_bytes: 0, pieces: Pieces::default() };
+        let fresh = Run::new(at);
         if self.runs.len() < RUNS_MAX {
             self.runs.push(fresh);
             oldest = self.runs.len() - 1;
@@ -149,6 +189,26 @@ mod tests {
         let mut confirmed = Vec::new();
         assert_eq!(Sequences::default().read(&read(4096, 1 << 20), &mut confirmed), Step::Confirmed(4096));
         assert!(confirmed.is_empty());
+    }
+
+    /// Every tenth page of a table; then all of it, of which every second page comes from elsewhere.
+    #[test]
+    fn a_run_that_leaves_out_most_is_none_until_it_reads_more() {
+        let (mut sequences, mut confirmed) = (Sequences::default(), Vec::new());
+        for page in 0..1000 {
+            assert_eq!(sequences.read(&read(page * 81_920, 8192), &mut confirmed), Step::Unknown, "{page}");
+        }
+        let from = 1000 * 81_920;
+        let steps: Vec<Step> = (0..1000).map(|page| sequences.read(&read(from + page * 16_384, 8192), &mut confirmed)).collect();
+        let first = steps.iter().position(|step| *step != Step::Unknown).expect("a scan");
+        assert!(first <= 2 * 64 && matches!(steps[first], Step::Confirmed(began) if began >= from - 81_920), "{first} {:?}", steps[first]);
+        assert!(steps[first + 1..].iter().all(|step| *step == Step::Continued));
+        assert!(confirmed.iter().all(|range| range.start >= from - 81_920), "{confirmed:?}");
+        // And sparse again: the end of a scan is none of what follows.
+        let from = from + 1000 * 16_384;
+        let steps: Vec<Step> = (0..1000).map(|page| sequences.read(&read(from + page * 81_920, 8192), &mut confirmed)).collect();
+        let last = steps.iter().rposition(|step| *step != Step::Unknown).expect("it goes on a while");
+        assert!(last <= 128, "{last}");
     }
 
     #[test]

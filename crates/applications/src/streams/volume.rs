@@ -280,6 +280,53 @@ mod tests {
         assert_eq!(streams.listed()[1].read_bytes, 10 << 20);
     }
 
+    /// Four clients ask for 2,400 rows of 1.2 million again and again, by an index in whose order they lie scattered: each pass
+    /// reads a tenth of the table, forwards.
+    #[test]
+    fn ranges_of_rows_that_lie_scattered_are_the_applications() {
+        const PAGES: u64 = 30_000;
+        let mut state = 3u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for (rows, is_mapped) in [(2400, true), (2400, false), (600, true)] {
+            let (mut streams, mut confirmed) = (Streams::default(), Vec::new());
+            let mut waiting: Vec<Vec<u64>> = vec![Vec::new(); 4];
+            let (mut all, mut marked) = (0u64, 0u64);
+            for at_ms in 0..400_000 {
+                let client = random(4) as usize;
+                if waiting[client].is_empty() {
+                    let mut pages: Vec<u64> = (0..rows).map(|_| random(PAGES)).collect();
+                    pages.sort_unstable_by(|one, other| other.cmp(one));
+                    pages.dedup();
+                    waiting[client] = pages;
+                }
+                let offset_bytes = waiting[client].pop().expect("some are left") * 8192;
+                let place = Place { object: ObjectId(1), offset_bytes, object_bytes: PAGES * 8192 };
+                let (offset_bytes, place) = (offset_bytes + (1 << 30), is_mapped.then_some(place));
+                let seen = Seen { at_ms: at_ms / 10, offset_bytes, len_bytes: 8192, write: false, origin: None, place, pages: &[] };
+                let verdict = streams.note(&seen, &mut confirmed);
+                assert_ne!(verdict.class, StreamClass::Backup);
+                (all, marked) = (all + 1, marked + u64::from(verdict.class != StreamClass::Application));
+            }
+            assert!(marked * 100 <= all, "{rows} rows: {marked} of {all} reads are called a scan");
+        }
+    }
+
+    /// Half of a table is cached, and the other half is dumped from the disk.
+    #[test]
+    fn a_scan_of_which_half_is_cached_is_one() {
+        let (mut streams, mut confirmed, mut marked) = (Streams::default(), Vec::new(), 0);
+        for page in (0..20_000_u64).filter(|page| page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0) {
+            let place = Place { object: ObjectId(1), offset_bytes: page * 8192, object_bytes: 20_000 * 8192 };
+            let seen =
+                Seen { at_ms: 0, offset_bytes: page * 8192, len_bytes: 8192, write: false, origin: None, place: Some(place), pages: &[] };
+            marked += u64::from(streams.note(&seen, &mut confirmed).class == StreamClass::Scan);
+        }
+        assert!(marked >= 9_800, "{marked} of some 10,000");
+    }
+
     /// A backup of many files begins each of them anew: what it reads before that is known is half a MiB of each.
     #[test]
     fn what_a_scan_read_before_it_was_known_is_listed_with_it() {

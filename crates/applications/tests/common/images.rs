@@ -9,12 +9,22 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// An image of 96 MiB with those files; `None`, with a message, where there is no `mkfs.ext4`.
 pub fn image(files: &Files) -> Option<Vec<u8>> {
+    image_with_links(files, &[])
+}
+
+/// The same with hard links: a path, and the file that it leads to as well.
+pub fn image_with_links(files: &Files, links: &[(&str, &str)]) -> Option<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a directory");
     let root = directory.path().join("root");
     for (path, bytes) in files {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         std::fs::write(path, bytes).expect("written");
+    }
+    for (path, to) in links {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        std::fs::hard_link(root.join(to), path).expect("linked");
     }
     let image = directory.path().join("image");
     let made = Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096", "-d"]).arg(&root).arg(&image).arg("96M").output();

@@ -1,5 +1,6 @@
 //! A volume in a file, mounted, and servers with their data on it. Nothing outlives its guard.
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -129,6 +130,16 @@ impl Drop for Volume {
     }
 }
 
+/// A session that holds a snapshot, until it goes.
+pub struct Snapshot(Child);
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
 /// A server that runs until its guard goes.
 pub struct Server {
     child: Child,
@@ -229,6 +240,17 @@ impl Server {
     /// Runs statements and gives the rows, columns separated by tabs.
     pub fn ask(&self, statements: &str) -> String {
         said(&mut self.command(statements))
+    }
+
+    /// A transaction of a PostgreSQL that sees what there is now, until the guard goes.
+    pub fn snapshot(&self) -> Snapshot {
+        let words = &self.client[1..self.client.len() - 1];
+        let mut client = Command::new(&self.client[0]).args(words).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+        let begin = b"begin isolation level repeatable read; select 1;\n";
+        client.stdin.as_mut().expect("a pipe").write_all(begin).expect("it reads");
+        let snapshot = Snapshot(client);
+        self.wait("select count(*) from pg_stat_activity where state = 'idle in transaction'");
+        snapshot
     }
 
     /// Waits until a question is answered with 1.
