@@ -44,7 +44,7 @@ const COLUMNS: Column<AdvicePoint>[] = [
     "right",
   ],
   [
-    "Written to the SSD a day",
+    "Would be written to the SSD a day",
     (point) =>
       point.ssd_written_bytes_per_day === null ? "–" : bytes(point.ssd_written_bytes_per_day),
     "right",

@@ -128,5 +128,5 @@ const COLUMNS: Column<TargetView>[] = [
     (target) => (target.read_us === null ? "–" : microseconds(target.read_us)),
     "right",
   ],
-  ["Written to the SSD a day", (target) => size(target.ssd_written_bytes_per_day), "right"],
+  ["Would be written to the SSD a day", (target) => size(target.ssd_written_bytes_per_day), "right"],
 ];

@@ -15,7 +15,7 @@ const COLUMNS: Column<StreamView>[] = [
   ["Known by", (stream) => stream.evidence],
   ["Who", (stream) => stream.who ?? "–"],
   ["Requests", (stream) => count(stream.requests), "right"],
-  ["Read", (stream) => bytes(stream.read_bytes), "right"],
+  ["Read past the cache", (stream) => bytes(stream.read_bytes), "right"],
   ["Written", (stream) => bytes(stream.written_bytes), "right"],
   [
     "Last",
@@ -51,7 +51,7 @@ export function Streams({ volume }: { volume: VolumeView }) {
       id="streams"
       aside={
         <span class="muted">
-          who reads and writes;{" "}
+          writes, and reads that the cache did not answer;{" "}
           <a href={href({ page: "advice", name: volume.name })}>how much SSD it needs</a>
         </span>
       }

@@ -33,7 +33,7 @@ export function Totals() {
         note={top ? <>most: <a href={href({ page: "volume", name: top.name })}>{top.name}</a>, {bytes(top.dirty_bytes)}</> : all.some((volume) => volume.dirty_bytes === null) ? "of some volumes it is not known" : "everything is at home"}
       />
       <Figure label="Backing I/O saved" value={known ? count(sum((volume) => volume.saved.backing_ios)) : "–"} note={known && savedBytes > 0 ? bytes(savedBytes) : "I/Os of the disks"} title="Since the daemon's start: I/Os that the backing devices did not have to do, and bytes; filling the cache costs bytes at first" />
-      <Figure label="Waiting saved" value={known ? span(sum((volume) => volume.saved.waiting_s)) : "–"} note="since the start" title="Time that clients did not wait, summed over all requests" />
+      <Figure label="Waiting saved" value={known ? span(sum((volume) => volume.saved.waiting_s)) : "–"} note="since the start" title="Time that clients did not wait for the disks, by what misses take; never more than the time they had" />
     </dl>
   );
 }

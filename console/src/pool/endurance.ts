@@ -11,7 +11,8 @@ export interface Rating {
   written_tb: number;
 }
 
-export const RATING_DEFAULT: Rating = { unit: "TBW", value: 600, years: 5, written_tb: 0 };
+/** Nothing was entered: value 0. */
+export const RATING_DEFAULT: Rating = { unit: "TBW", value: 0, years: 5, written_tb: 0 };
 
 const TERABYTE = 1e12;
 const DAY_S = 86_400;
@@ -21,9 +22,9 @@ export function ratedBytes(rating: Rating, ssd_bytes: number): number {
   return rating.unit === "TBW" ? rating.value * TERABYTE : rating.value * ssd_bytes * rating.years * 365;
 }
 
-/** Years until the rating is used up, at so many bytes a day; null if nothing is written. */
+/** Years until the rating is used up, at so many bytes a day; null if nothing is written, or no rating was entered. */
 export function yearsLeft(rating: Rating, ssd_bytes: number, bytes_a_day: number): number | null {
-  if (bytes_a_day <= 0) return null;
+  if (bytes_a_day <= 0 || ratedBytes(rating, ssd_bytes) <= 0) return null;
   return Math.max(0, ratedBytes(rating, ssd_bytes) - rating.written_tb * TERABYTE) / bytes_a_day / 365.25;
 }
 

@@ -59,7 +59,7 @@ export function Space({ pool, stats }: { pool: PoolView; stats: PoolStats | null
 
 function Kinds({ content }: { content: ContentStats }) {
   const blocks = [
-    { label: "reference: others rest on it", value: content.reference_blocks, colour: "purple" },
+    { label: "reference: others rest on them", value: content.reference_blocks, colour: "purple" },
     { label: "associated: equal to another, or a difference to it", value: content.associated_blocks, colour: "green" },
     { label: "independent", value: content.independent_blocks, colour: "blue" },
     { label: "zero", value: content.zero_blocks, colour: "grey" },
@@ -69,6 +69,7 @@ function Kinds({ content }: { content: ContentStats }) {
     <>
       <h3>What blocks contain</h3>
       <Stack total={total} pieces={blocks.map((kind) => ({ ...kind, told: `${bytes(kind.value * BLOCK)} (${percent(total > 0 ? kind.value / total : 0)})` }))} />
+      {content.uncached_reference_blocks > 0 && <p class="muted hint">{bytes(content.uncached_reference_blocks * BLOCK)} more are references only: no longer cached themselves, kept because others rest on them.</p>}
     </>
   );
 }

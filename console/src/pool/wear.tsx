@@ -11,6 +11,14 @@ import { perDay, ratedBytes, readRating, yearsLeft, type Rating } from "./endura
 
 const WEEK_S = 7 * 86_400;
 
+/** In words; `rated`: bytes that may be written in all, 0 if nobody has said. */
+function lifeLeft(years: number | null, rated: number, isKnown: boolean): string {
+  if (rated <= 0 || !isKnown) return "–";
+  if (years === null) return "not used up";
+  if (years > 100) return "over 100 years";
+  return years < 1 ? `${digits(years * 12)} months` : `${digits(years)} years`;
+}
+
 export function Wear({ pool }: { pool: PoolView }) {
   const [rate, setRate] = useState<{ bytes: number; known_s: number } | null>(null);
   const [rating, setRating] = useState<Rating>(() => readRating(recall(`endurance.${pool.uuid}`)));
@@ -40,24 +48,25 @@ export function Wear({ pool }: { pool: PoolView }) {
   };
   const number = (text: string): number => Math.max(0, Number.parseFloat(text) || 0);
   const sample = poolSamples.value[pool.name];
+  const rated = ratedBytes(rating, pool.size_bytes);
   const left = rate ? yearsLeft(rating, pool.size_bytes, rate.bytes) : null;
   const daily = rate && pool.size_bytes > 0 ? rate.bytes / pool.size_bytes : null;
   return (
     <Panel title="Wear of the SSD" id="wear">
       <dl class="figures">
         <Figure
-          label="Written per day"
+          label="Written per day, measured"
           value={rate ? bytes(rate.bytes) : "–"}
           note={rate ? (rate.known_s < 86_400 ? `extrapolated from ${span(rate.known_s)} that are known` : `mean of ${span(rate.known_s)}`) : "nothing is known yet"}
         />
         <Figure label="Drive writes per day" value={daily === null ? "–" : digits(daily)} note="of the part that the pool uses" />
         <Figure label="Just now" value={sample ? bytesPerSecond(sample.ssd_written_bytes_s) : "–"} note={sample ? `${bytes(sample.ssd_written_bytes)} since the start` : ""} />
-        <Figure label="Rated life left" value={left === null ? (rate ? "not used up" : "–") : left > 100 ? "over 100 years" : left < 1 ? `${digits(left * 12)} months` : `${digits(left)} years`} note={`at that rate, of ${digits(ratedBytes(rating, pool.size_bytes) / 1e12)} TB`} />
+        <Figure label="Rated life left" value={lifeLeft(left, rated, rate !== null)} note={rated > 0 ? `at that rate, of ${digits(rated / 1e12)} TB` : "enter below what the maker promises"} />
       </dl>
       {left !== null && left < 3 && <p class="warn-text">The SSD wears fast: admission second-touch, a longer write-cache depth or a larger SSD would spare it.</p>}
       <fieldset class="inline-fields">
         <legend>What the SSD's maker promises (remembered in this browser)</legend>
-        <label class="field"><span>Endurance</span><input type="number" min="0" step="any" value={rating.value} onInput={(event) => change({ value: number(event.currentTarget.value) })} /></label>
+        <label class="field"><span>Endurance</span><input type="number" min="0" step="any" value={rating.value || ""} placeholder="unknown" onInput={(event) => change({ value: number(event.currentTarget.value) })} /></label>
         <label class="field"><span>Unit</span>
           <select value={rating.unit} onChange={(event) => change({ unit: event.currentTarget.value as Rating["unit"] })}>
             <option value="TBW">TBW (terabytes written)</option>

@@ -41,13 +41,13 @@ export function toldAt(point: AdvicePoint): string {
   return `${bytes(point.ssd_bytes)}: ${hits(point.hits_percent)}${NB}% hits (band ${band})`;
 }
 
-/** What follows from a size besides hits: "reads take 0.96 ms, 61 GiB a day are written to the SSD". */
+/** What follows from a size besides hits: "reads take 0.96 ms, 61 GiB a day would be written to the SSD". */
 export function follows({ read_us, ssd_written_bytes_per_day }: AdvicePoint): string {
   const reads = read_us === null ? [] : [`reads take ${microseconds(read_us)}`];
   const written =
     ssd_written_bytes_per_day === null
       ? []
-      : [`${bytes(ssd_written_bytes_per_day)} a day are written to the SSD`];
+      : [`${bytes(ssd_written_bytes_per_day)} a day would be written to the SSD`];
   return [...reads, ...written].join(", ");
 }
 

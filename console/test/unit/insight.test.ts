@@ -93,7 +93,7 @@ test("hits between sizes that were tried lie between theirs, and never beyond th
     [half.hits_percent, half.hits_percent_low, half.hits_percent_high],
     [50, 48, 52],
   );
-  assert.equal(plain(follows(half)), "reads take 4.1 ms, 2.5 GiB a day are written to the SSD");
+  assert.equal(plain(follows(half)), "reads take 4.1 ms, 2.5 GiB a day would be written to the SSD");
   const unknown = curve.map((one, index) => (index === 1 ? { ...one, read_us: null } : one));
   assert.match(plain(follows(pointAt(unknown, 2 * GIB))), /^[0-9.]+ GiB a day/);
   for (const one of curve)

@@ -49,7 +49,8 @@ test("endurance by either measure", () => {
   assert.equal(ratedBytes({ unit: "DWPD", value: 1, years: 5, written_tb: 0 }, 1e12), 1825e12);
   assert.equal(Math.round(yearsLeft({ unit: "TBW", value: 600, years: 5, written_tb: 100 }, 1, 500e12 / 365.25)!), 1);
   assert.equal(yearsLeft(RATING_DEFAULT, 1, 0), null);
-  assert.equal(yearsLeft({ ...RATING_DEFAULT, written_tb: 900 }, 1, 1), 0);
+  assert.equal(yearsLeft({ ...RATING_DEFAULT, value: 600, written_tb: 900 }, 1, 1), 0);
+  assert.equal(yearsLeft(RATING_DEFAULT, 1e12, 1e9), null, "nobody has entered a rating");
   assert.deepEqual(perDay({ step_s: 60, from_unix_s: 0, series: { x: [null, 10, 30, null] } }, "x"), { bytes: 20 * 86_400, known_s: 120 });
   assert.equal(perDay({ step_s: 60, from_unix_s: 0, series: { x: [null] } }, "x"), null);
   assert.deepEqual(readRating("{broken"), RATING_DEFAULT);
