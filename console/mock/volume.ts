@@ -125,6 +125,8 @@ export class MockVolume {
       written_bytes: wrote * 12_000,
       flushes: Math.round(wrote / 40),
       discards: 0,
+      own_reads: 0,
+      own_read_bytes: 0,
       read_hits_ram: Math.round(reads * hit * 0.35),
       read_hits_ssd: Math.round(reads * hit * 0.65),
       read_misses: Math.round(reads * (1 - hit)),
