@@ -65,6 +65,12 @@ pub struct PoolStarted {
     /// The SSD was lost in this life of the daemon, and came back without writes that were
     /// acknowledged and not flushed.
     pub has_lost_writes: bool,
+    /// The serial of the copy of the state on the SSD; 0 if there was none. No lower one is written after it.
+    pub serial: u64,
+    /// The number in the log that the next volume gets, as the SSD has it.
+    pub next_volume_id: u32,
+    /// What an administrator should know of the state and of its copy on the SSD, one sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// What came of comparing a sample of clean cached blocks with the backing device.
@@ -342,7 +348,19 @@ pub trait DataPath: Send + Sync {
 
     /// Opens the SSD, recovers, and starts the shards. `known` are the volumes that exist: what the
     /// log holds of others is forgotten.
+    ///
+    /// # Errors
+    /// [`ControlError::OlderState`] if the SSD was used with a newer state, in which something may be dirty that this one does not know.
+    /// Nothing is changed then.
     fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError>;
+
+    /// Puts a copy of what the state says of a running pool on its SSD ([`crate::on_ssd`]), durably, with the record's serial.
+    ///
+    /// # Errors
+    /// Then the copy of before is there, or this one.
+    fn write_records(&self, _pool: &PoolRecord, _content: &[u8]) -> Result<(), ControlError> {
+        Ok(())
+    }
 
     /// Whether the pool has shards, whatever its SSD does.
     fn has_shards(&self, pool: &str) -> bool;

@@ -284,6 +284,14 @@ pub enum ControlError {
         /// Whether `--force` was what is missing (a conflict) or it failed.
         kind: Kind,
     },
+    /// The SSD of a pool was used with a newer state than this one.
+    #[error("{path}: hearth's state is older than this SSD: {why}")]
+    OlderState {
+        /// The SSD.
+        path: String,
+        /// What shows it, and what the state lacks.
+        why: String,
+    },
     /// An export is in use or cannot be made.
     #[error("{export}: {problem}")]
     Export {
@@ -348,6 +356,7 @@ impl ControlError {
             ControlError::Taken { .. }
             | ControlError::HasVolumes { .. }
             | ControlError::DirtyData { .. }
+            | ControlError::OlderState { .. }
             | ControlError::NotRunning { .. }
             | ControlError::SecondDaemon { .. }
             | ControlError::Job(..)
@@ -392,6 +401,9 @@ impl ControlError {
                 format!(
                     "remove them first with `hearth volume remove NAME`, or remove them and their dirty data with `hearth pool destroy {name} --force`"
                 )
+            }
+            ControlError::OlderState { .. } => {
+                "put the newest state.json back into the state directory and start the daemon again: nothing on the SSD was changed".into()
             }
             ControlError::SecondDaemon { .. } => "stop that one first, or give this one its own --state and --socket".into(),
             ControlError::Stopped => "resume it with `hearth job resume ID`, or start it again".into(),

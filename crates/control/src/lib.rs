@@ -5,6 +5,7 @@
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only. [`recognise`]: whether a device is the one that
 //!   was recorded.
+//! * [`on_ssd`]: the copy of a pool's part of the state on its SSD.
 //! * [`mapped`]: what it needs to attach a volume to a device in use. [`rescue`]: such devices go on without hearth.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
@@ -32,6 +33,7 @@ pub mod manager;
 pub mod mapped;
 pub mod memory;
 pub mod names;
+pub mod on_ssd;
 pub mod options;
 pub mod places;
 pub mod preload;

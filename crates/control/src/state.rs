@@ -135,6 +135,10 @@ pub struct PoolRecord {
     /// The part of the SSD that is set aside for disks: behind the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_room: Option<Span>,
+    /// Of the latest copy of this part of the state on the SSD ([`crate::on_ssd`]). Saved before that copy is written, so an SSD with a
+    /// higher one was used with a newer state. 0: there is no copy yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub serial: u64,
 }
 
 /// A part of an SSD.
@@ -591,6 +595,7 @@ pub(crate) mod samples {
             next_volume_id: 1,
             file_made: false,
             disk_room: None,
+            serial: 0,
         }
     }
 

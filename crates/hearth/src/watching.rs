@@ -16,6 +16,9 @@ const SHARES_EVERY: Duration = Duration::from_secs(1);
 /// What was written in the last seconds before a crash is not noted; a rollback to before that is found.
 const STAMPS_EVERY: Duration = Duration::from_secs(5);
 
+/// How soon an SSD has a copy of what was changed in the state and can wait.
+const RECORDS_EVERY: Duration = Duration::from_secs(1);
+
 /// How soon it is seen that what was learned of a load is worth a write.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 /// How soon a device is watched that comes after the daemon's start.
@@ -87,6 +90,13 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
             if !looked.unwrap_or(false) {
                 std::thread::sleep(NAMES_EVERY);
             }
+        }
+    })?;
+    let recorded = manager.clone();
+    spawn("records", move || {
+        while !recorded.is_stopping() {
+            recorded.write_due_records();
+            std::thread::sleep(RECORDS_EVERY);
         }
     })?;
     spawn("stamps", move || {

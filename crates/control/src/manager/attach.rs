@@ -221,7 +221,7 @@ impl Manager {
         if record.is_trial() {
             self.data().attach_bare(&record)?;
         } else {
-            self.data().attach(&self.as_attached(&record))?;
+            self.attach_to_pool(&self.as_attached(&record))?;
         }
         self.set_live_volume(&record.name, |live| live.attached = true);
         self.export_all(&record)?;

@@ -500,6 +500,52 @@ fn recovery_fails_at_every_access() {
     }
 }
 
+/// An older state is put back, in which the volume with dirty data is write-through: whatever goes wrong at that start, the SSD keeps all of it,
+/// and the newest state finds it.
+#[test]
+fn a_start_with_an_older_state_loses_nothing_at_any_access() {
+    let (before, mut model) = used(Content::Off);
+    let world = World::of(before);
+    let daemon = Daemon::start(&world);
+    daemon.must(set_mode("v", "write-through"), "before");
+    let older = world.saved();
+    daemon.must(set_mode("v", "write-back"), "before");
+    load(&world, &mut model);
+    drop(daemon);
+    let (newest, killed) = (world.saved(), world.hardware());
+    let mut tried = 0;
+    for (access, fate) in fates() {
+        for n in 1.. {
+            let (world, mut model) = (World::of(killed.clone()), model.clone());
+            world.change_saved(|state| state.clone_from(&older));
+            world.reboot();
+            let daemon = Daemon::open(&world);
+            world.arm(access, n, fate, n);
+            drop(daemon.bring_up());
+            let caught = world.disarm();
+            let case = format!("an older state, {access:?} {n}, {fate:?}, {caught:?}");
+            drop(daemon);
+            let daemon = Daemon::start(&world);
+            let view = daemon.volume("v").expect("it is known");
+            let problem = view.problem.clone().unwrap_or_default();
+            assert!(view.health == Health::Failed && problem.contains("older than this SSD"), "{case}: {view:?}");
+            drop(daemon);
+            world.change_saved(|state| state.clone_from(&newest));
+            let daemon = Daemon::start(&world);
+            let power = matches!(fate, Fate::PowerCut(_)) && caught.is_some() || matches!(fate, Fate::Forgets);
+            for (name, ..) in VOLUMES {
+                assert!(daemon.runs(name), "{case}: {:?}", daemon.volume(name));
+                model.judge_volume(&world, name, power, &case);
+            }
+            if caught.is_none() {
+                break;
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 10, "hardly anything was tested: {tried}");
+}
+
 /// What comes of content is told for the shards that run; a change of its treatment reaches them, and a restart finds all blocks.
 #[test]
 fn what_comes_of_content_is_told_and_its_treatment_changes_while_it_runs() {

@@ -13,6 +13,7 @@ use crate::figures::{Figures, Refused, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained};
 use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
+use crate::on_ssd::{self, Age, PoolCopy, Said};
 use crate::preload::Piece;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
@@ -242,6 +243,7 @@ impl DataPath for World {
         inside.may_format(pool)?;
         let device = inside.devices.get_mut(&pool.ssd).expect("just looked at");
         (device.pool, device.log) = (Some(pool.uuid), BTreeMap::new());
+        (device.records, device.next_volume_id) = (None, 1);
         Ok(())
     }
 
@@ -274,6 +276,18 @@ impl DataPath for World {
                 kind: Kind::Conflict,
             });
         }
+        let said = Said {
+            serial: device.records.as_ref().map_or(0, |(serial, _)| *serial),
+            copy: device.records.as_ref().map(|(_, content)| PoolCopy::decode(content)),
+            next_volume_id: device.next_volume_id,
+        };
+        let warnings = match on_ssd::age(pool, known, &said) {
+            Age::Newest => Vec::new(),
+            Age::OlderAndGood(why) => vec![why],
+            Age::Older(why) => return Err(ControlError::OlderState { path: pool.ssd.clone(), why }),
+        };
+        device.next_volume_id = device.next_volume_id.max(pool.next_volume_id);
+        let (serial, next_volume_id) = (said.serial, device.next_volume_id);
         device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
         let size_bytes = device.size_bytes;
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
@@ -281,7 +295,24 @@ impl DataPath for World {
         inside.content.insert(pool.name.clone(), pool.content);
         inside.ram_bytes.insert(pool.name.clone(), pool.ram_bytes);
         let damaged = inside.damaged.clone();
-        Ok(PoolStarted { session: pool.session + 1, size_bytes, dirty_bytes, damaged, ..PoolStarted::default() })
+        Ok(PoolStarted {
+            session: pool.session + 1,
+            size_bytes,
+            dirty_bytes,
+            damaged,
+            serial,
+            next_volume_id,
+            warnings,
+            ..PoolStarted::default()
+        })
+    }
+
+    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        let device = inside.device(&pool.ssd)?;
+        assert!(device.records.as_ref().is_none_or(|(serial, _)| *serial < pool.serial), "a copy is newer than the one before");
+        device.records = Some((pool.serial, content.to_vec()));
+        Ok(())
     }
 
     fn stop_pool(&self, pool: &str, _clean: bool) -> Result<(), ControlError> {

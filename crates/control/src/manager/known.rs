@@ -7,6 +7,10 @@ use crate::state::{PoolRecord, VolumeRecord};
 
 /// Bytes that the backing device of a volume lacks, where the shards do not tell because it is not attached; `None`: not known.
 pub(super) fn dirty_of_volume(memory: &Memory, record: &VolumeRecord) -> Option<u64> {
+    // Nothing is known of an SSD that was used with a newer state.
+    if memory.pools.get(&record.pool).is_some_and(|pool| pool.state_is_older) {
+        return None;
+    }
     if !record.may_have_dirty {
         return Some(0);
     }
@@ -22,6 +26,9 @@ pub(super) fn dirty_of_volume(memory: &Memory, record: &VolumeRecord) -> Option<
 
 /// Bytes that the backing devices of a pool lack that does not run; `None`: not known.
 pub(super) fn dirty_of_pool(memory: &Memory, record: &PoolRecord) -> Option<u64> {
+    if memory.pools.get(&record.name).is_some_and(|pool| pool.state_is_older) {
+        return None;
+    }
     let none = memory.state.volumes_of(&record.name).all(|volume| !volume.may_have_dirty);
     none.then_some(0)
 }

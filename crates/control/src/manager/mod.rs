@@ -38,6 +38,7 @@ mod pool_start;
 mod pools;
 pub mod preload;
 mod preload_objects;
+pub mod records;
 mod rename;
 mod replace;
 mod rescue;
@@ -89,6 +90,8 @@ mod lost_ssd_tests;
 #[cfg(test)]
 mod modelled;
 #[cfg(test)]
+mod older_state_tests;
+#[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)]
 mod preload_tests;
 #[cfg(test)]
@@ -112,6 +115,7 @@ use crate::figures::Refused;
 use crate::jobs::Jobs;
 use crate::live::{Live, LiveEvent};
 use crate::names::Named;
+use crate::on_ssd::PoolCopy;
 use crate::options::{Options, OptionsPatch};
 use crate::repeats::Repeats;
 use crate::state::{PoolRecord, State, VolumeRecord};
@@ -156,6 +160,8 @@ struct Shared {
     starting: start::Starting,
     /// The stop under way.
     stop_watch: OnceLock<Arc<stop_watch::Watch>>,
+    /// Who writes to which SSD what is known of its pool.
+    records: records::Turns,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -168,6 +174,8 @@ struct Memory {
     /// What may be left of shares that were not added, or could not be taken away.
     left_shares: Vec<(VolumeRecord, Protocol)>,
     stopping: bool,
+    /// The copies of the state on the SSDs may be behind.
+    records_due: bool,
 }
 
 /// A pool's condition.
@@ -184,6 +192,10 @@ struct LivePool {
     dirty_bytes: BTreeMap<u32, u64>,
     /// The start has missed its SSD.
     missed: bool,
+    /// What its SSD is known to say of it.
+    copy: Option<PoolCopy>,
+    /// Its SSD was used with a newer state than this.
+    state_is_older: bool,
 }
 
 impl LivePool {
@@ -197,6 +209,8 @@ impl LivePool {
             damaged: Vec::new(),
             dirty_bytes: BTreeMap::new(),
             missed: false,
+            copy: None,
+            state_is_older: false,
         }
     }
 }
@@ -291,8 +305,16 @@ impl Manager {
         }
         let pools = loaded.state.pools.iter().map(|p| (p.name.clone(), LivePool::new(Health::Starting))).collect();
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
-        let memory =
-            Memory { state: loaded.state, store, claims: Claims::default(), pools, volumes, left_shares: Vec::new(), stopping: false };
+        let memory = Memory {
+            state: loaded.state,
+            store,
+            claims: Claims::default(),
+            pools,
+            volumes,
+            left_shares: Vec::new(),
+            stopping: false,
+            records_due: false,
+        };
         let state_directory = state_directory.display().to_string();
         let jobs = Jobs::new(live.clone());
         let shared = Shared {
@@ -314,6 +336,7 @@ impl Manager {
             restarts: OnceLock::new(),
             starting: start::Starting::default(),
             stop_watch: OnceLock::new(),
+            records: records::Turns::default(),
         };
         Ok(Manager { shared: Arc::new(shared) })
     }
@@ -481,6 +504,7 @@ impl Manager {
         let pools = state.pools != memory.state.pools || state.disks != memory.state.disks;
         let volumes = state.volumes != memory.state.volumes;
         memory.state = state;
+        memory.records_due |= pools || volumes;
         drop(memory);
         [(pools, "pools"), (volumes, "volumes")].into_iter().filter(|(changed, _)| *changed).for_each(|(_, what)| self.changed(what));
         Ok(result)

@@ -62,6 +62,7 @@ impl Manager {
             next_volume_id: 1,
             file_made,
             disk_room: None,
+            serial: 0,
         };
         self.change(|state| state.pools.push(record.clone()))?;
         self.set_live_pool(&record.name, |live| live.health = Health::Starting);
@@ -89,6 +90,8 @@ impl Manager {
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
                 (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+                // The SSD may have been used with a newer state that knew nothing more of it.
+                (pool.serial, pool.next_volume_id) = (pool.serial.max(started.serial), pool.next_volume_id.max(started.next_volume_id));
                 // What has come since the start is of this life.
                 pool.degraded = pool.degraded.take().filter(|now| Some(now) != record.degraded.as_ref());
             }
@@ -111,6 +114,8 @@ impl Manager {
                 ..LivePool::new(Health::Running)
             };
         });
+        started.warnings.into_iter().for_each(|warning| self.events().note(Severity::Warning, &record.name, warning));
+        self.write_records_or_tell(&record.name);
         if self.data().has_lost_ssd(&record.name) {
             // The word may have come before all this, and was written over.
             self.ssd_failed(&record.name, Life { uuid: record.uuid, session: started.session }, false);
@@ -385,6 +390,9 @@ impl Manager {
         let WholePool { claim: _claim, record, volumes, disks } = self.claim_whole_pool(name, "its destruction")?;
         if !volumes.is_empty() && !force {
             return Err(ControlError::HasVolumes { name: name.into(), volumes: volumes.into_iter().map(|v| v.name).collect() });
+        }
+        if !force {
+            self.check_state_is_newest(&record)?;
         }
         if !disks.is_empty() && !force {
             let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();

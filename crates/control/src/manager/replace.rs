@@ -42,6 +42,9 @@ impl Manager {
             content: None,
             force: replace.force,
         };
+        if !replace.drop_dirty {
+            self.check_state_is_newest(&old)?;
+        }
         super::pools::check_sizes(&wish)?;
         let file_made = self.check_ssd(&wish)?;
         volumes.iter().try_for_each(|v| self.check_unused(v))?;

@@ -322,7 +322,10 @@ impl Manager {
                 // Early in a boot it may be there a moment later.
                 let missed = error.kind() == Kind::NotFound;
                 let trouble = Some(Trouble::from(&error));
-                self.set_live_pool(&pool.name, |live| (live.health, live.trouble, live.missed) = (health, trouble, missed));
+                let is_older = matches!(error, ControlError::OlderState { .. });
+                self.set_live_pool(&pool.name, |live| {
+                    (live.health, live.trouble, live.missed, live.state_is_older) = (health, trouble, missed, is_older);
+                });
                 self.fail_disks(pool, &error);
                 for volume in &volumes {
                     let result = match volume.rests() {
@@ -474,7 +477,7 @@ impl Manager {
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         // What was good when it was judged may be gone again.
-        let attached = self.data().attach(&self.as_attached(volume));
+        let attached = self.attach_to_pool(&self.as_attached(volume));
         self.set_live_volume(&volume.name, |live| (live.attached, live.waits) = (attached.is_ok(), attached.is_err()));
         attached?;
         Ok(())
@@ -579,6 +582,10 @@ impl Manager {
 
     /// The pool is not there: serve the backing device alone if that is safe.
     pub(super) fn try_without_pool(&self, volume: &VolumeRecord, judged: &Judged, pool_error: &ControlError) -> Result<(), ControlError> {
+        if self.is_older_than_ssd(&volume.pool) {
+            // What is not known here may be dirty there.
+            return Err(refused(volume, &format!("its pool is not running ({})", pool_error.reason()), &pool_error.remedy()));
+        }
         match (volume.phase, judged.get(&volume.name)) {
             (VolumePhase::Dropping, _) => self.finish_remove(volume),
             (_, Some((Verdict::Refuse(problem, remedy), ..))) => Err(self.refused_by_its_device(volume, problem, remedy)),

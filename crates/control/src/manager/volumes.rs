@@ -109,7 +109,7 @@ impl Manager {
 
     /// Attaches and exports.
     fn offer(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        self.data().attach(record)?;
+        self.attach_to_pool(record)?;
         self.set_live_volume(&record.name, |live| live.attached = true);
         self.export_all(record)?;
         self.set_live_volume(&record.name, |live| live.health = Health::Running);
@@ -282,7 +282,7 @@ impl Manager {
             return Ok(Answer::Done(Done::told(told)));
         }
         let counters = self.data().volume_stats(&record.name);
-        let pending = match self.data().set_options(&record) {
+        let pending = match self.write_records(&record.pool).and_then(|()| self.data().set_options(&record)) {
             Ok(pending) => pending,
             Err(error) => {
                 self.change(|state| {

@@ -57,11 +57,13 @@ pub(crate) fn open(
     ram_bytes: u64,
     open_medium: OpenMedium,
     threads: usize,
-    known: &[u32],
+    known: &[VolumeRecord],
 ) -> Result<Opened, ControlError> {
     let mut medium = open_medium()?;
     let mut state = load(record, &mut *medium)?;
-    state.superblock.volumes.retain(|v| known.contains(&v.id.0));
+    // Before anything is written: what a newer state knew must not be voided because this one does not.
+    let (serial, warnings) = super::records::check_age(record, known, &state.superblock, &mut *medium)?;
+    state.superblock.volumes.retain(|v| known.iter().any(|known| known.id == v.id.0));
     let next = VolumeId(record.next_volume_id);
     state.superblock.next_volume_id = VolumeId(state.superblock.next_volume_id.0.max(next.0));
     let places: BTreeMap<u32, VolumeIndex> = (0u16..).zip(&state.superblock.volumes).map(|(n, v)| (v.id.0, VolumeIndex(n))).collect();
@@ -79,6 +81,9 @@ pub(crate) fn open(
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, &places),
         has_lost_writes: false,
+        serial,
+        next_volume_id: superblock.next_volume_id.0,
+        warnings,
     };
     let samples = samples_of(&found, &places);
     let shards: Vec<Shard> = found.into_iter().map(|f| f.shard).collect();
@@ -134,6 +139,10 @@ impl Root {
                 free.ok_or_else(|| failed(&"the pool has no place for another volume", "add it to another pool"))?
             }
         };
+        if let Some(other) = self.state.superblock.volumes.iter().find(|other| other.id != entry.id && other.name == entry.name) {
+            let problem = format!("its log knows another volume \"{}\", with the number {}", entry.name, other.id.0);
+            return Err(failed(&problem, "see which state is the newest, put that back, and start the daemon again"));
+        }
         let before = self.state.superblock.volumes.clone();
         let volumes = &mut self.state.superblock.volumes;
         match volumes.iter_mut().find(|v| v.id == entry.id) {

@@ -299,6 +299,7 @@ mod tests {
             next_volume_id: 1,
             file_made: true,
             disk_room: None,
+            serial: 0,
         };
         let (ours, removed) = (pool(1, SIZE), || !path.exists());
         let make = || make_file(&ours.ssd, SIZE).expect("there is room");

@@ -194,7 +194,7 @@ pub(super) fn check_log(medium: &mut dyn Medium, log_bytes: u64) -> Result<(), C
 
 impl LivePool {
     /// Does something with the SSD beside the shards.
-    fn with_medium<T>(&self, work: impl FnOnce(&mut dyn Medium) -> Result<T, ControlError>) -> Result<T, ControlError> {
+    pub(super) fn with_medium<T>(&self, work: impl FnOnce(&mut dyn Medium) -> Result<T, ControlError>) -> Result<T, ControlError> {
         work(locked(self.root()).medium())
     }
 }

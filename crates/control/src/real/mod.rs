@@ -21,6 +21,7 @@ mod mapped;
 mod naming;
 mod pools;
 mod probe;
+pub(crate) mod records;
 mod shares;
 mod swap;
 mod ublk_exports;
@@ -288,6 +289,10 @@ impl DataPath for Machine {
 
     fn has_lost_ssd(&self, pool: &str) -> bool {
         self.has_lost_log(pool)
+    }
+
+    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        self.put_records(pool, content)
     }
 
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {

@@ -113,7 +113,8 @@ impl Machine {
         let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
         match superblock::load(&mut medium) {
             Ok(state) if state.superblock.uuid == record.uuid.0 => {
-                engine::disks::wipe(&mut medium).and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))
+                let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
+                wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))
             }
             // Somebody else's pool, or none that can be read: not ours to wipe.
             _ => Ok(()),
@@ -132,8 +133,7 @@ impl Machine {
         };
         // Recovery waits for the SSD about as long as it computes.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-        let numbers: Vec<u32> = known.iter().map(|volume| volume.id).collect();
-        let Opened { root, pages, shards, samples, mut started } = assembly::open(record, record.ram_bytes, &medium, threads, &numbers)?;
+        let Opened { root, pages, shards, samples, mut started } = assembly::open(record, record.ram_bytes, &medium, threads, known)?;
         let recovered: Vec<u64> = shards.iter().map(|shard| shard.log_end().next_group - 1).collect();
         started.has_lost_writes = self.end_kept_where_writes_are_lost(record.uuid, &recovered, known);
         self.name_places(&record.name, &root, known, &started.damaged);

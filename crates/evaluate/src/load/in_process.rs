@@ -116,6 +116,7 @@ impl InProcess {
                 next_volume_id: 2,
                 file_made: false,
                 disk_room: None,
+                serial: 0,
             };
             if let Some(bytes) = cache.bytes.filter(|_| !Path::new(&cache.ssd).exists()) {
                 served.machine.make_file(&cache.ssd, bytes).map_err(told)?;

@@ -26,6 +26,10 @@ pub struct Device {
     pub pool: Option<Uuid>,
     /// Log content by volume number: (version, dirty).
     pub log: BTreeMap<u32, (u64, bool)>,
+    /// What it says of its pool, and with which serial.
+    pub records: Option<(u64, Vec<u8>)>,
+    /// The number that the next volume gets, as the superblock has it.
+    pub next_volume_id: u32,
     /// What it holds, if it is a backing device.
     pub version: u64,
 }

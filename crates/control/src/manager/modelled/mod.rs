@@ -20,6 +20,7 @@ use crate::mapped::MappedDevices;
 use crate::preload::Piece;
 use crate::real::assembly;
 use crate::real::content::Gathered;
+use crate::real::records;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
@@ -347,8 +348,7 @@ impl DataPath for World {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> { Ok(Box::new(self.blocking(&pool.ssd))) };
         // One thread: the n-th access is to be the same one every time.
-        let numbers: Vec<u32> = known.iter().map(|volume| volume.id).collect();
-        let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, &numbers)?;
+        let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, known)?;
         let holds = root.holds();
         let mut engine = Engine {
             pool: pool.name.clone(),
@@ -370,6 +370,10 @@ impl DataPath for World {
         holds.iter().for_each(|hold| engine.tell(hold));
         locked(&self.running).engine = Some(engine);
         Ok(started)
+    }
+
+    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        self.engine(|engine| records::write(engine.root.medium(), pool, content))?
     }
 
     fn stop_pool(&self, _pool: &str, clean: bool) -> Result<(), ControlError> {

@@ -1,0 +1,55 @@
+//! The copy of a pool's part of the state on its SSD: written while the pool runs, and read before it starts.
+
+use super::assembly::open_error;
+use super::{Machine, failed};
+use crate::error::ControlError;
+use crate::on_ssd::{self, Age, PoolCopy, Said};
+use crate::state::{PoolRecord, VolumeRecord};
+use engine::medium::Medium;
+use engine::records;
+use format::Superblock;
+use format::records::PoolRecords;
+
+impl Machine {
+    /// See [`crate::datapath::DataPath::write_records`].
+    pub(super) fn put_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        self.pool(&pool.name)?.with_medium(|medium| write(medium, pool, content))
+    }
+}
+
+/// Writes the copy with the pool's serial.
+pub(crate) fn write(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+    let records = PoolRecords { uuid: pool.uuid.0, serial: pool.serial, content: content.to_vec() };
+    records::store(medium, &records).map_err(|e| failed(&e, "check the SSD"))
+}
+
+/// Refuses a state that is older than the SSD and does not know all that matters there. Else gives the serial on the SSD, and what an
+/// administrator should know.
+pub(crate) fn check_age(
+    pool: &PoolRecord,
+    known: &[VolumeRecord],
+    superblock: &Superblock,
+    medium: &mut dyn Medium,
+) -> Result<(u64, Vec<String>), ControlError> {
+    let found = records::load(medium, superblock.uuid).map_err(|e| open_error(pool, e))?;
+    let mut warnings = Vec::new();
+    // A power cut may have torn one.
+    if found.damaged > 1 {
+        warnings.push("both copies of hearth's state on its SSD are damaged: they are written again".to_string());
+    }
+    let said = Said {
+        serial: found.records.as_ref().map_or(0, |records| records.serial),
+        copy: found.records.map(|records| PoolCopy::decode(&records.content)),
+        next_volume_id: superblock.next_volume_id.0,
+    };
+    match on_ssd::age(pool, known, &said) {
+        Age::Newest => {}
+        Age::OlderAndGood(why) => {
+            warnings.push(format!(
+                "hearth's state is older than its SSD, but knows all of its volumes: it is served as the state says ({why})"
+            ));
+        }
+        Age::Older(why) => return Err(ControlError::OlderState { path: pool.ssd.clone(), why }),
+    }
+    Ok((said.serial, warnings))
+}
