@@ -11,6 +11,7 @@
 //! What cannot start is shown as failed with reason and remedy; the others work. A volume without dirty data whose pool
 //! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
 
+use super::guard::guarded;
 use super::verdict::{self, Verdict};
 use super::{LivePool, LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
@@ -149,6 +150,16 @@ impl Manager {
     }
 
     pub(super) fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
+        let start = || {
+            self.start_pool_and_volumes(pool, judged);
+            Ok(())
+        };
+        if let Err(error) = guarded("the start of the pool", start) {
+            self.fail_pool(pool, &error);
+        }
+    }
+
+    fn start_pool_and_volumes(&self, pool: &PoolRecord, judged: &Judged) {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
             Ok(true) => {
