@@ -1,7 +1,32 @@
 //! How much memory the daemon may have: the machine's, or less where a memory cgroup says so, its own or one above it. Whoever goes beyond is killed
 //! by the kernel.
 
+use engine::index::PLAIN_SLOT_MILLIBYTES;
+use engine::policy::SSD_BLOCK_MILLIBYTES_MAX;
 use std::path::{Path, PathBuf};
+use types::{BLOCK_BYTES, Content};
+
+/// RAM of index and policy for each block that an SSD can hold, in bytes, where blocks are stored as they are.
+const PLAIN_BYTES_A_BLOCK: u64 = 16;
+/// The same where they are stored as their content asks: entries of 24 bytes, two tables, and hints. Of blocks that become small there are
+/// more, and so is this.
+const PACKED_BYTES_A_BLOCK: u64 = 48;
+
+const _: () = assert!(PLAIN_SLOT_MILLIBYTES + SSD_BLOCK_MILLIBYTES_MAX <= 1000 * PLAIN_BYTES_A_BLOCK);
+
+fn bytes_a_block(content: Content) -> u64 {
+    if content == Content::Off { PLAIN_BYTES_A_BLOCK } else { PACKED_BYTES_A_BLOCK }
+}
+
+/// RAM of index, policy and hints for so much of an SSD, once all of it is used, in bytes.
+pub fn index_bytes(ssd_bytes: u64, content: Content) -> u64 {
+    ssd_bytes / BLOCK_BYTES * bytes_a_block(content)
+}
+
+/// How much of an SSD such an index is for, in bytes.
+pub fn ssd_bytes_for(index_bytes: u64, content: Content) -> u64 {
+    index_bytes / bytes_a_block(content) * BLOCK_BYTES
+}
 
 /// The tightest limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +41,11 @@ impl MemoryLimit {
     /// Most that one RAM tier may have: the index and everybody else need theirs.
     pub fn tier_bytes_max(&self) -> u64 {
         self.bytes / 2
+    }
+
+    /// Most that all indexes and RAM tiers may have together: the daemon itself, and everybody else, need the rest.
+    pub fn taken_bytes_max(&self) -> u64 {
+        self.bytes / 8 * 7
     }
 
     /// Most that another tier may have beside tiers of so much.

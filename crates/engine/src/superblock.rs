@@ -7,12 +7,13 @@
 //! The order of a start: [`load`], then for each shard the checkpoint or [`recover`](crate::recovery::recover), then
 //! [`PoolState::begin_session`], and only then is anything served or written to the log.
 
+use crate::index::NoMemory;
 use crate::medium::{Medium, MediumError};
 use crate::mutants;
 use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
-use format::layout::SuperblockSlot;
+use format::layout::{SLOTS_PER_SHARD_MAX, SuperblockSlot};
 use format::{DecodeError, FORMAT_VERSION, Layout, LayoutError, LogStart, PAGE_BYTES, Superblock};
 use types::VolumeId;
 
@@ -48,6 +49,19 @@ pub enum OpenError {
         /// What there is.
         found_bytes: u64,
     },
+    /// Each log of the pool is longer than an index can name.
+    #[error(
+        "each of its {shards} logs has {log_bytes} bytes, more than hearth can use: an earlier release made it so, and never cached anything there"
+    )]
+    LogsTooLong {
+        /// How many there are.
+        shards: u16,
+        /// Size of each in bytes.
+        log_bytes: u64,
+    },
+    /// The machine has no memory for the index.
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
     /// A flush failed earlier: what is on the SSD is not known any more.
     #[error("an earlier flush of the SSD failed; nothing more is written to it")]
     FlushFailed,
@@ -223,6 +237,19 @@ impl PoolState {
     fn write_copy(&mut self, medium: &mut dyn Medium, slot: SuperblockSlot, bytes: &[u8]) -> Result<(), OpenError> {
         medium.write(slot.offset_bytes(), bytes)?;
         self.flush(medium)
+    }
+
+    /// Whether shards can be made of it: what was loaded can be wiped, and written over, whatever it says.
+    ///
+    /// # Errors
+    /// [`OpenError::LogsTooLong`].
+    pub fn check_logs(&self) -> Result<(), OpenError> {
+        let Layout { shards, segments_per_shard, segment_bytes, .. } = self.superblock.layout;
+        let pages = u64::from(segments_per_shard) * u64::from(self.superblock.layout.pages_per_segment());
+        if pages > u64::from(SLOTS_PER_SHARD_MAX) {
+            return Err(OpenError::LogsTooLong { shards, log_bytes: u64::from(segments_per_shard) * u64::from(segment_bytes) });
+        }
+        Ok(())
     }
 
     /// Flushes the medium; a failure is remembered.

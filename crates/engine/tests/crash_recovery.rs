@@ -7,9 +7,9 @@ use engine::recovery::{RecoveredItem, SEGMENTS_FREE_WANTED};
 use format::checkpoint::LogEnd;
 use format::{GroupHead, Record, RecordKind, payload_checksum};
 use support::Random;
-use support::lives::{SHARD, check, one_life, run_recovery};
+use support::lives::{SHARD, check, one_life, one_life_in, run_recovery};
 use support::model::Model;
-use support::pool::new_pool;
+use support::pool::{layout_of, new_pool, pool_with};
 use support::writer::{FooterHabit, Writer};
 use types::VolumeId;
 
@@ -44,6 +44,47 @@ fn random_lives_with_all_habits() {
 fn random_lives_with_packed_records() {
     let habits = [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late, FooterHabit::Mixed];
     lives(4000, 400).for_each(|seed| one_life(seed, habits[seed as usize % 4], true));
+}
+
+/// A large ring that is nearly empty is read where something was written, also where that goes round its end.
+#[test]
+fn random_lives_in_a_large_ring_read_little_of_it() {
+    const SEGMENTS: u32 = 20_000;
+    let habits = [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late, FooterHabit::Mixed];
+    for seed in lives(5000, 60) {
+        let first_seq = [1, u64::from(SEGMENTS) - 10, 777_777][seed as usize % 3];
+        let mut disk = one_life_in(seed, habits[seed as usize % 4], seed % 8 > 3, layout_of(SEGMENTS), first_seq);
+        disk.reads = 0;
+        let (_, recovered, _) = run_recovery(&mut disk);
+        let written = recovered.end.next_seq - first_seq;
+        assert!(disk.reads < 800 + 3 * written, "seed {seed}: {} reads for {written} segments", disk.reads);
+    }
+}
+
+/// Segments that are gone are damage, however many they are, as long as enough is left behind them to tell of it.
+#[test]
+fn a_long_hole_in_a_large_ring_is_damage() {
+    for (lost, left) in [(63, 1), (65, 1), (100, 1), (150, 10), (500, 20), (2_000, 60)] {
+        let mut random = Random(lost);
+        let (mut disk, mut pool) = pool_with(lost, layout_of(20_000));
+        let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+        pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+        let mut writer = Writer::new(&pool, SHARD, end, Model::default(), FooterHabit::Flushed);
+        let (first_lost, layout) = (10, pool.superblock.layout);
+        while writer.model.groups.last().is_none_or(|group| group.seq < first_lost + lost + left) {
+            // A segment is left as soon as something is in it: many segments, few groups.
+            writer.write_group(&mut disk, &mut random);
+            writer.next_segment(&mut disk, &mut random);
+        }
+        writer.settle(&mut disk, &mut random);
+        for seq in first_lost..first_lost + lost {
+            let begin = layout.segment_offset(SHARD, layout.physical(seq));
+            (0..16).for_each(|page| disk.rot(begin + page * 4096, |bytes| bytes.fill(0)));
+        }
+        let (_, recovered, _) = run_recovery(&mut disk);
+        assert!(recovered.report.damaged_places > 0, "{lost} lost, {left} left: {:?}", recovered.report);
+        assert!(recovered.end.next_seq > first_lost + lost, "{lost} lost, {left} left: {:?}", recovered.end);
+    }
 }
 
 /// Every prefix of one life's writes; of the unflushed ones all, none, each one missing, each one alone, and the last one torn at

@@ -34,8 +34,13 @@ pub const SEGMENTS_PER_SHARD_GOOD: u32 = 32;
 /// Segments grow beyond the default size where a ring keeps this many: recovery reads a footer a segment, and on a large SSD most of its
 /// time is the count of these reads (16 KiB: 94 µs each, 64 KiB: 156 µs, on one virtual disk at queue depth 1).
 pub const SEGMENTS_PER_SHARD_MANY: u32 = 256;
-/// Most pages in one shard's log (8 TiB): slot numbers, and counts of plain records, two a page, fit 32 bits.
-pub const SLOTS_PER_SHARD_MAX: u32 = 1 << 31;
+/// Most pages in one shard's log, just below 128 GiB: what an index can name. A larger SSD gets more shards.
+pub const SLOTS_PER_SHARD_MAX: u32 = (1 << 25) - 1;
+/// Most pages of a log that a superblock may tell of (8 TiB): slot numbers, and counts of plain records, two a page, fit 32 bits. Earlier
+/// releases made logs of more than [`SLOTS_PER_SHARD_MAX`] pages, and could not use them.
+pub const SLOTS_PER_SHARD_STORED_MAX: u32 = 1 << 31;
+/// The largest SSD that a pool can use all of: [`SHARDS_MAX`] logs could have more, which nobody has tried.
+pub const SSD_BYTES_MAX: u64 = 16 << 40;
 /// Most records for each page of a segment: packed ones are so small that a footer of two records a page does not do. Groups without payload have
 /// a hundred a page and their footer needs another; this bound keeps a packed record's place in its segment, and counts, in few bits.
 pub const RECORDS_PER_PAGE_MAX: u32 = 32;
@@ -87,6 +92,14 @@ pub enum LayoutError {
         /// What there is.
         found_bytes: u64,
     },
+    /// The device is too large.
+    #[error("a pool can use at most {most_bytes} bytes of an SSD, not {found_bytes}")]
+    TooLarge {
+        /// The most that a pool can use.
+        most_bytes: u64,
+        /// What there is.
+        found_bytes: u64,
+    },
     /// Not a power of two within the limits.
     #[error("a segment has a power of two of bytes from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {found_bytes}")]
     SegmentBytes {
@@ -121,7 +134,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout that fills `ssd_bytes` with that many shards and that segment size.
+    /// The layout that fills `ssd_bytes` with that many shards and that segment size, as far as [`SLOTS_PER_SHARD_MAX`] allows.
     ///
     /// # Errors
     /// [`LayoutError`] says what is needed.
@@ -146,15 +159,34 @@ impl Layout {
     }
 
     /// The layout for an SSD of that size if nobody asks for anything special: the default segment size (a
-    /// larger one on large SSDs) and `shards_wanted` where rings stay long enough, else smaller segments, else fewer shards.
+    /// larger one on large SSDs) and `shards_wanted` where rings stay long enough, else smaller segments, else fewer shards. Where so many
+    /// shards cannot use all of a large SSD: the smallest multiple of `shards_wanted` that can.
     ///
     /// # Errors
-    /// [`LayoutError::TooSmall`] if even the smallest pool does not fit; [`LayoutError::Shards`] for 0 or too many.
+    /// [`LayoutError::TooSmall`] if even the smallest pool does not fit, [`LayoutError::TooLarge`] above [`SSD_BYTES_MAX`];
+    /// [`LayoutError::Shards`] for 0 or too many.
     pub fn plan_default(ssd_bytes: u64, shards_wanted: u16) -> Result<Layout, LayoutError> {
+        if ssd_bytes > SSD_BYTES_MAX {
+            return Err(LayoutError::TooLarge { most_bytes: SSD_BYTES_MAX, found_bytes: ssd_bytes });
+        }
+        let mut shards = shards_wanted;
+        while shards < SHARDS_MAX && Layout::plan(ssd_bytes, shards, SEGMENT_BYTES_MAX).is_ok_and(|layout| layout.is_cut_short()) {
+            shards = shards.saturating_add(shards_wanted).min(SHARDS_MAX);
+        }
+        Layout::plan_longest(ssd_bytes, shards)
+    }
+
+    /// Whether its logs could be longer, but for [`SLOTS_PER_SHARD_MAX`].
+    fn is_cut_short(&self) -> bool {
+        let longer = Layout { segments_per_shard: self.segments_per_shard + 1, ..*self };
+        longer.end_bytes() <= self.ssd_bytes
+    }
+
+    /// At most so many shards, in rings that are long enough where that can be.
+    fn plan_longest(ssd_bytes: u64, mut shards: u16) -> Result<Layout, LayoutError> {
         let enough = |segment_bytes| {
             if segment_bytes > SEGMENT_BYTES_DEFAULT { SEGMENTS_PER_SHARD_MANY } else { SEGMENTS_PER_SHARD_GOOD }
         };
-        let mut shards = shards_wanted;
         loop {
             let mut segment_bytes = SEGMENT_BYTES_MAX;
             while segment_bytes >= SEGMENT_BYTES_MIN {
@@ -178,7 +210,9 @@ impl Layout {
     pub fn check(&self) -> Result<(), LayoutError> {
         self.check_shape()?;
         let segments = self.segments_per_shard;
-        if segments < SEGMENTS_PER_SHARD_MIN || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(SLOTS_PER_SHARD_MAX) {
+        if segments < SEGMENTS_PER_SHARD_MIN
+            || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(SLOTS_PER_SHARD_STORED_MAX)
+        {
             return Err(LayoutError::Segments { segments_per_shard: segments });
         }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {
@@ -366,6 +400,28 @@ mod tests {
         let usual = Layout::plan_default(3 << 30, 4).expect("fits");
         assert_eq!((usual.shards, usual.segment_bytes), (4, SEGMENT_BYTES_DEFAULT));
         check(&usual);
+    }
+
+    #[test]
+    fn large_ssds_get_shards_that_an_index_can_name_on_any_machine() {
+        let shards_of = |ssd_bytes, wanted| {
+            let layout = Layout::plan_default(ssd_bytes, wanted).expect("fits");
+            assert!(layout.slots_per_shard() <= SLOTS_PER_SHARD_MAX, "{layout:?}");
+            check(&layout);
+            layout.shards
+        };
+        let (gib, tib) = (1_u64 << 30, 1_u64 << 40);
+        assert_eq!((shards_of(100 * gib, 1), shards_of(128 * gib, 1), shards_of(256 * gib, 2)), (1, 1, 2));
+        assert_eq!((shards_of(257 * gib, 2), shards_of(tib, 2), shards_of(tib, 32)), (4, 8, 32));
+        assert_eq!((shards_of(8 * tib, 2), shards_of(8 * tib, 3), shards_of(8 * tib, 48)), (64, 66, 96));
+        for wanted in [1, 2, 3, 7, 32, 100, SHARDS_MAX] {
+            assert!(shards_of(16 * tib, wanted) >= 128);
+        }
+        let error = Layout::plan_default(16 * tib + 1, 2).expect_err("nobody has tried");
+        assert_eq!(error, LayoutError::TooLarge { most_bytes: 16 * tib, found_bytes: 16 * tib + 1 });
+        // As earlier releases made them.
+        let before = Layout { shards: 2, segment_bytes: SEGMENT_BYTES_MAX, segments_per_shard: 16_384, ssd_bytes: 300 * gib };
+        assert_eq!(before.check(), Ok(()));
     }
 
     #[test]

@@ -13,7 +13,9 @@ extern crate alloc;
 mod pieces;
 mod pool;
 mod vector;
+mod zeroed;
 
 pub use pieces::{for_each_piece, for_each_piece_mut, for_each_run, for_each_run_mut};
 pub use pool::{PAGE_BYTES, Page, PageMut, PagePool};
 pub use vector::{PageMutVec, PageVec};
+pub use zeroed::zeroed;

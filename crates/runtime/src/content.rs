@@ -14,10 +14,13 @@ pub fn options_for(level: Content, config: &ShardConfig) -> ContentOptions {
     // Pools are made with two shards for each reactor or, if they are small, with a single one, which has the reactor for itself: while a volume
     // was read into the cache at 155 MiB a second, three tenths of a processor were enough for LZ4 and not for zstd, and what was stored took a
     // third more room.
-    let alone = if config.place.layout.shards == 1 { 2 } else { 1 };
+    let shards = u64::from(config.place.layout.shards);
+    // A large pool has more shards than one for each processor. They share what as many as there are processors may take.
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let (times, of) = if shards == 1 { (2, 1) } else { (shards.min(processors), shards) };
     let slots = u64::from(config.place.layout.slots_per_shard());
     let options = ContentOptions::suited(level, seed_of(&config.place.uuid), slots, config.ram_blocks);
-    ContentOptions { cpu_ns_per_second: options.cpu_ns_per_second * alone, ..options }
+    ContentOptions { cpu_ns_per_second: options.cpu_ns_per_second * times / of, ..options }
 }
 
 /// Feeds a shard, and tells it how long that took if it encoded blocks meanwhile.

@@ -111,11 +111,12 @@ impl Tally {
 /// Makes all shards of a pool. `open` gives each thread its own way to the SSD.
 ///
 /// # Errors
-/// What the medium says; then no session may begin, and the start may be repeated (not after a failed flush).
+/// What the medium says, or that an index cannot be had; then no session may begin, and the start may be repeated (not after a failed flush).
 pub fn restart<E: From<OpenError> + Send>(
     restart: &Restart,
     open: &(dyn Fn() -> Result<Box<dyn Medium + Send>, E> + Sync),
 ) -> Result<Vec<Restarted>, E> {
+    restart.state.check_logs()?;
     let saved = checkpoint::open(&mut *open()?, restart.state)?;
     let shards = restart.state.superblock.layout.shards;
     let next = AtomicU16::new(0);
@@ -151,7 +152,7 @@ impl Restart<'_> {
 
     /// `None` if a part of the checkpoint is damaged.
     fn read_checkpoint(&self, medium: &mut dyn Medium, saved: &Checkpoint, shard: ShardIndex) -> Result<Option<Restarted>, OpenError> {
-        let mut gathering = self.gathering();
+        let mut gathering = self.gathering()?;
         let mut sink = |slot: u32, entry: format::checkpoint::CheckpointEntry| {
             let volume = saved.volumes()[usize::from(entry.volume)];
             let format::checkpoint::CheckpointEntry { block, dirty, mask, checksum, .. } = entry;
@@ -166,7 +167,7 @@ impl Restart<'_> {
     }
 
     fn read_log(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
-        let mut gathering = self.gathering();
+        let mut gathering = self.gathering()?;
         let layout = self.state.superblock.layout;
         let mut sink = |item: RecoveredItem| {
             let slot = gathering.blocks.slot_of(layout.physical(item.segment_seq()), item.ordinal());
@@ -185,10 +186,10 @@ impl Restart<'_> {
         Ok(self.finish(shard, gathering, recovered.end, Some(recovered.report)))
     }
 
-    fn gathering(&self) -> Gathering<'_> {
+    fn gathering(&self) -> Result<Gathering<'_>, OpenError> {
         let layout = &self.state.superblock.layout;
-        let blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
-        Gathering { places: self.places, blocks, tallies: Vec::new() }
+        let blocks = Restored::try_new(layout.slots_per_shard(), layout.pages_per_segment())?;
+        Ok(Gathering { places: self.places, blocks, tallies: Vec::new() })
     }
 
     fn finish(&self, shard: ShardIndex, gathering: Gathering, end: LogEnd, report: Option<RecoveryReport>) -> Restarted {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use engine::api::{Action, Command, Completion, Event, Request};
 use engine::checkpoint;
 use engine::front::{Front, FrontAction, JOINED_BLOCKS_MAX};
-use engine::index::{Slot, Stored};
+use engine::index::{Index, Slot, Stored};
 use engine::log::LogPlace;
 use engine::packer::ContentOptions;
 use engine::recovery::{self, RecoveredItem, RecoveredRecord};
@@ -89,7 +89,7 @@ impl Builder for Engine {
             let record = pool.superblock.volumes.iter_mut().find(|record| record.name == name).expect("every volume has a record");
             record.id = record.id.max(VolumeId(*number));
         }
-        let found = gather(ssd, &mut pool)?;
+        let found = gather(ssd, &mut pool, plan.index_slots)?;
         let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
         let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();
         stamp(&mut pool);
@@ -150,13 +150,18 @@ struct FoundShard {
 }
 
 /// What each shard's part of the SSD holds: from the checkpoint if there is a valid one, else from the log.
-fn gather(ssd: &mut Blocking, pool: &mut PoolState) -> Result<Vec<FoundShard>, Refusal> {
+fn gather(ssd: &mut Blocking, pool: &mut PoolState, index_slots: u32) -> Result<Vec<FoundShard>, Refusal> {
     let saved = checkpoint::open(ssd, pool).map_err(refusal)?;
+    pool.check_logs().map_err(refusal)?;
     let layout = pool.superblock.layout;
+    let nothing = || -> Result<Restored, Refusal> {
+        let index = Index::naming(layout.slots_per_shard(), layout.pages_per_segment(), index_slots);
+        index.map(Restored::with_index).map_err(|error| refusal(error.into()))
+    };
     let mut found = Vec::new();
     for shard in (0..pool.superblock.layout.shards).map(ShardIndex) {
         if let Some(saved) = &saved {
-            let mut blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
+            let mut blocks = nothing()?;
             let mut sink = |slot: u32, entry: CheckpointEntry| {
                 let id = saved.volumes()[usize::from(entry.volume)];
                 let block = volume_index(pool, id).map(|volume| RecoveredBlock {
@@ -176,7 +181,7 @@ fn gather(ssd: &mut Blocking, pool: &mut PoolState) -> Result<Vec<FoundShard>, R
                 continue;
             }
         }
-        let mut blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
+        let mut blocks = nothing()?;
         let places = pool.clone();
         let mut sink = |item: RecoveredItem| {
             let slot = blocks.slot_of(layout.physical(item.segment_seq()), item.ordinal());

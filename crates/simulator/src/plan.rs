@@ -4,6 +4,7 @@
 mod content;
 mod growth;
 mod labels;
+mod large;
 
 use engine::api::VolumeOptions;
 use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
@@ -76,6 +77,8 @@ pub struct Plan {
     pub ssd_bytes: u64,
     /// Size of a segment.
     pub segment_bytes: u64,
+    /// Slots that the buckets of a shard's index could name; fewer than there are: those.
+    pub index_slots: u32,
     /// RAM tier, whole pool.
     pub ram_bytes: u64,
     /// The SSD has a volatile write cache.
@@ -266,6 +269,7 @@ impl Plan {
             fronts: 1,
             ssd_bytes: (1 << 20) + (128 << 10) + 8 * (64 << 10),
             segment_bytes: 64 << 10,
+            index_slots: 0,
             ram_bytes: 64 << 10,
             ssd_volatile: true,
             ssd_faults: Faults::none(),
@@ -605,6 +609,7 @@ impl Plan {
             fronts: prng.pick(&[1, 1, 2]),
             ssd_bytes: (1 << 20) + 2 * segment_bytes + u64::from(shards) * segments * segment_bytes,
             segment_bytes,
+            index_slots: 0,
             ram_bytes: prng.pick(&[64 << 10, 256 << 10, 1 << 20]),
             ssd_volatile: prng.percent(85),
             ssd_faults: faults(theme, true, prng),

@@ -76,6 +76,8 @@ pub struct Inside {
     pub past_recorded: Vec<u64>,
     /// Pools whose shards were told that dirty blocks go home.
     pub going_home: Vec<String>,
+    /// Pools at whose start hearth makes a mistake.
+    pub mistaken: std::collections::BTreeSet<String>,
     /// Pools whose shards have lost their SSD.
     pub lost: std::collections::BTreeSet<String>,
     /// A detach from a device that hangs is given up with an error.
@@ -266,6 +268,8 @@ impl DataPath for World {
     }
 
     fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
+        let is_mistaken = self.inside().mistaken.contains(&pool.name);
+        assert!(!is_mistaken, "{} slots are more than a shard can have", pool.name);
         let mut inside = self.inside();
         let device = inside.device(&pool.ssd)?;
         if device.pool != Some(pool.uuid) {
@@ -289,7 +293,7 @@ impl DataPath for World {
         device.next_volume_id = device.next_volume_id.max(pool.next_volume_id);
         let (serial, next_volume_id) = (said.serial, device.next_volume_id);
         device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
-        let size_bytes = device.size_bytes;
+        let size_bytes = pool.size_bytes.unwrap_or(u64::MAX).min(device.size_bytes);
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
         inside.running.insert(pool.name.clone(), pool.uuid);
         inside.content.insert(pool.name.clone(), pool.content);

@@ -1,9 +1,9 @@
-//! What a machine does not have: memory for a RAM tier, small sectors below a file.
+//! What a machine does not have: memory for a RAM tier or an index, small sectors below a file; and what hearth does wrong itself.
 
 use super::Manager;
 use super::fake::World;
 use super::tests::started;
-use crate::api::{Action, Answer, PoolCreate, PoolView, VolumeAdd};
+use crate::api::{Action, Answer, Health, PoolCreate, PoolSet, PoolView, VolumeAdd};
 use crate::options::OptionsPatch;
 use crate::words::Export;
 
@@ -101,4 +101,57 @@ fn a_file_on_large_sectors_is_refused_unless_it_is_said_what_it_was_made_for() {
             std::thread::yield_now();
         }
     }
+}
+
+#[test]
+fn an_ssd_is_refused_whose_index_there_is_no_memory_for_before_anything_is_written() {
+    let world = world();
+    world.add_device("/dev/large", 1 << 40);
+    world.add_device("/dev/huge", 17 << 40);
+    let manager = started(&world);
+    let create = |name: &str, ssd: &str, size_bytes, content: &str| {
+        let (ram_bytes, content) = (Some(128 * MIB), Some(content.into()));
+        Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes, content, force: false })
+    };
+    let told = refused(&world, &manager, create("a", "/dev/large", None, "off"));
+    let expected = "/dev/large: an index of 1 TiB with content off takes 4 GiB of memory when all of it is used; this test has 1 GiB, of \
+                    which 768 MiB are left beside RAM tiers and other pools; give at most --size 192GiB";
+    assert_eq!(told, expected);
+    let told = refused(&world, &manager, create("a", "/dev/large", None, "auto"));
+    assert!(
+        told.contains("takes 12 GiB") && told.ends_with("give at most --size 64GiB, or --content off with at most --size 192GiB"),
+        "{told}"
+    );
+    manager.handle(create("a", "/dev/large", Some(128 << 30), "off")).expect("what it says fits");
+    // Index and RAM tier of the other pool count.
+    let told = refused(&world, &manager, create("b", "/dev/huge", Some(1 << 40), "off"));
+    assert!(told.contains("of which 128 MiB are left") && told.contains("give at most --size 32GiB"), "{told}");
+    let set = PoolSet { content: Some("auto".into()) };
+    let told = refused(&world, &manager, Action::PoolSet { name: "a".into(), set });
+    assert!(told.starts_with("--content cannot be auto: an index of 128 GiB with content auto takes 1.50 GiB"), "{told}");
+    world.inside().memory_bytes = None;
+    let told = refused(&world, &manager, create("b", "/dev/huge", None, "off"));
+    assert_eq!(told, "/dev/huge: it has 17 TiB, and a pool can use 16 TiB; give at most --size 16384GiB");
+}
+
+#[test]
+fn a_pool_whose_start_hearth_gets_wrong_is_failed_and_takes_no_other_down() {
+    let world = world();
+    let manager = started(&world);
+    world.inside().mistaken.insert("b".into());
+    manager.handle(create("a", "/ssd1", Some(0))).expect("nothing fails");
+    let error = manager.handle(create("b", "/ssd2", Some(0))).expect_err("hearth gets it wrong");
+    let expected = "a mistake in hearth ended the start of the pool: b slots are more than a shard can have";
+    assert_eq!(error.reason(), expected);
+    assert!(world.inside().saved.pools.iter().all(|pool| pool.name != "b"), "its creation is undone");
+    world.inside().mistaken.clear();
+    manager.handle(create("b", "/ssd2", Some(0))).expect("nothing fails");
+    drop(manager);
+    world.inside().mistaken.insert("b".into());
+    let manager = started(&world);
+    let (a, b) = (pool(&manager, "a"), pool(&manager, "b"));
+    assert_eq!((a.health, b.health, b.problem.as_deref()), (Health::Running, Health::Failed, Some(expected)));
+    world.inside().mistaken.clear();
+    manager.handle(Action::PoolStart { name: "b".into() }).expect("by the next try hearth gets it right");
+    assert_eq!(pool(&manager, "b").health, Health::Running);
 }

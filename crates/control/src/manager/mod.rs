@@ -26,6 +26,7 @@ mod disks;
 mod exports;
 mod find;
 mod grow;
+mod guard;
 mod insight;
 mod insight_saved;
 mod known;
@@ -125,7 +126,7 @@ use ::history::History;
 use claims::{Claim, Claims};
 pub(crate) use shares::share_error;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use targets::Protocol;
 
@@ -492,7 +493,8 @@ impl Manager {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.shared.memory.lock().expect("no holder of this lock panics")
+        // Also after a holder has panicked: what it holds changes as a whole or not at all.
+        self.shared.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state durably: the change is in memory only if it is on disk.

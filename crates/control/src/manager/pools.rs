@@ -20,16 +20,20 @@
 //! | 1. save the new options, then tell the shards | runs with them |
 
 use super::claims::WholePool;
+use super::guard::guarded;
 use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
 use crate::datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
 use crate::error::{ControlError, Kind};
 use crate::human;
+use crate::memory;
 use crate::names::{self, Named};
 use crate::options::{self, SIZE_BYTES_MAX};
 use crate::recognise::{Recognised, recognise};
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
+use format::layout::SSD_BYTES_MAX;
+use types::Content;
 
 /// RAM tier if nothing is said: enough to hold what is being proven for admission, small on any machine of today.
 pub const RAM_BYTES_DEFAULT: u64 = 256 << 20;
@@ -49,6 +53,7 @@ impl Manager {
             return Err(ControlError::Taken { named: "pool", name: create.name.clone() });
         }
         let file_made = self.check_ssd(create)?;
+        self.check_index(create, content)?;
         let record = PoolRecord {
             name: create.name.clone(),
             uuid: new_uuid()?,
@@ -79,14 +84,15 @@ impl Manager {
         if record.file_made {
             self.data().make_file(&record.ssd, record.size_bytes.unwrap_or(SSD_BYTES_MIN))?;
         }
-        self.data().format(record)?;
+        guarded("the formatting of its SSD", || self.data().format(record))?;
         self.run_pool(record, &[])
     }
 
     /// Starts the pool's shards and notes how it went.
     pub(super) fn run_pool(&self, record: &PoolRecord, known: &[VolumeRecord]) -> Result<(), ControlError> {
         let ram_bytes = self.ram_within_limit(record);
-        let started = self.data().start_pool(&PoolRecord { ram_bytes: ram_bytes.unwrap_or(record.ram_bytes), ..record.clone() }, known)?;
+        let with_ram = PoolRecord { ram_bytes: ram_bytes.unwrap_or(record.ram_bytes), ..record.clone() };
+        let started = guarded("the start of the pool", || self.data().start_pool(&with_ram, known))?;
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
                 (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
@@ -174,6 +180,14 @@ impl Manager {
         let content = options::content(content)?;
         let _claim = self.claim(&[(Named::Pool, name)], "a change of its options")?;
         let before = self.pool_record(name)?;
+        let size_bytes = self.memory().pools.get(name).map_or(0, |live| live.size_bytes);
+        if before.content == Content::Off && content != Content::Off {
+            self.check_index_fits(name, size_bytes, before.ram_bytes, content).map_err(|(problem, _)| ControlError::BadOption {
+                option: "--content",
+                problem: format!("cannot be {}: {problem}", content.name()),
+                remedy: "leave it off, or give the machine more memory".into(),
+            })?;
+        }
         let put = |content| {
             self.change(|state| {
                 let pool = state.pool_mut(name)?;
@@ -210,6 +224,61 @@ impl Manager {
         };
         let problem = format!("asks for {}, {} has {}{beside}", human::bytes(ram_bytes), limit.of, human::bytes(limit.bytes));
         Err(ControlError::BadOption { option: "--ram", problem, remedy })
+    }
+
+    /// Refuses an SSD that is larger than a pool can use, or whose index this machine, or the memory cgroup, has no room for beside all RAM tiers and the
+    /// indexes of other pools.
+    pub(super) fn check_index(&self, create: &PoolCreate, content: Content) -> Result<(), ControlError> {
+        let found_bytes = self.data().examine_ssd(&create.ssd).ok().map(|facts| facts.size_bytes);
+        let Some(ssd_bytes) = create.size_bytes.or(found_bytes) else { return Ok(()) };
+        if ssd_bytes > SSD_BYTES_MAX {
+            let problem = format!("it has {}, and a pool can use {}", human::bytes(ssd_bytes), human::bytes(SSD_BYTES_MAX));
+            let remedy = format!("give at most --size {}", size_option(SSD_BYTES_MAX));
+            return Err(device(&create.ssd, problem, remedy, Kind::Conflict));
+        }
+        self.check_index_fits(&create.name, ssd_bytes, create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT), content).map_err(
+            |(problem, most_bytes)| {
+                let fits = |content| memory::ssd_bytes_for(most_bytes, content);
+                let remedy = match fits(content) {
+                    bytes if bytes < SSD_BYTES_MIN => "make the memory limit larger, or another pool smaller".to_string(),
+                    bytes if content == Content::Off => format!("give at most --size {}", size_option(bytes)),
+                    bytes => {
+                        let plain = size_option(fits(Content::Off).min(ssd_bytes));
+                        format!("give at most --size {}, or --content off with at most --size {plain}", size_option(bytes))
+                    }
+                };
+                device(&create.ssd, problem, remedy, Kind::Conflict)
+            },
+        )
+    }
+
+    /// Whether there is memory for an index of so much of an SSD; if not, says why, and how many bytes there are for it.
+    fn check_index_fits(&self, pool: &str, ssd_bytes: u64, ram_bytes: u64, content: Content) -> Result<(), (String, u64)> {
+        let Some(limit) = self.data().memory() else { return Ok(()) };
+        let most_bytes = limit.taken_bytes_max().saturating_sub(ram_bytes + self.memory_of_others(pool));
+        let needed_bytes = memory::index_bytes(ssd_bytes, content);
+        if needed_bytes <= most_bytes {
+            return Ok(());
+        }
+        let [of, needs, has, left] = [ssd_bytes, needed_bytes, limit.bytes, most_bytes].map(human::bytes);
+        let level = content.name();
+        let problem = format!(
+            "an index of {of} with content {level} takes {needs} of memory when all of it is used; {} has {has}, of which {left} are left beside \
+             RAM tiers and other pools",
+            limit.of
+        );
+        Err((problem, most_bytes))
+    }
+
+    /// What RAM tiers and indexes of all other pools may come to take.
+    fn memory_of_others(&self, pool: &str) -> u64 {
+        let memory = self.memory();
+        let of = |other: &PoolRecord| {
+            let used_bytes = memory.pools.get(&other.name).map_or(0, |live| live.size_bytes);
+            let ssd_bytes = if used_bytes > 0 { used_bytes } else { other.size_bytes.unwrap_or(0) };
+            other.ram_bytes + memory::index_bytes(ssd_bytes, other.content)
+        };
+        memory.state.pools.iter().filter(|other| other.name != pool).map(of).sum()
     }
 
     /// The RAM tier that a pool gets at its start, if it cannot have the one it was created with: the memory has become less since. Tiers of pools with
@@ -492,6 +561,14 @@ pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
         }
     }
     Ok(())
+}
+
+/// A size as `--size` reads it: not more than so many bytes.
+fn size_option(bytes: u64) -> String {
+    match bytes >> 30 {
+        0 => format!("{}MiB", bytes >> 20),
+        gib => format!("{gib}GiB"),
+    }
 }
 
 /// A new UUID.

@@ -12,6 +12,7 @@
 //! cannot start runs on its backing device alone: `cache_stale` is saved before, so the cache is emptied when it comes back.
 
 use super::claims::Claim;
+use super::guard::guarded;
 use super::verdict::{self, Verdict};
 use super::{LivePool, LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
@@ -298,6 +299,16 @@ impl Manager {
     }
 
     pub(super) fn start_one_pool(&self, pool: &PoolRecord, judged: &Judged) {
+        let start = || {
+            self.start_pool_and_volumes(pool, judged);
+            Ok(())
+        };
+        if let Err(error) = guarded("the start of the pool", start) {
+            self.fail_pool(pool, &error);
+        }
+    }
+
+    fn start_pool_and_volumes(&self, pool: &PoolRecord, judged: &Judged) {
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
         match self.bring_up_pool(pool, &volumes) {
             Ok(true) => {

@@ -13,6 +13,7 @@ use engine::packer::base_pages_for;
 use engine::recovery::RecoveryReport;
 use engine::shard::{PAGES_MIN, Proof, Shard};
 use engine::superblock::{self, OpenError, PoolState};
+use format::Layout;
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use page::PagePool;
 use runtime::restart::{Restart, Restarted, Tally, restart};
@@ -63,6 +64,7 @@ pub(crate) fn open(
     let mut state = load(record, &mut *medium)?;
     // Before anything is written: what a newer state knew must not be voided because this one does not.
     let (serial, warnings) = super::records::check_age(record, known, &state.superblock, &mut *medium)?;
+    let threads = threads_for(&state.superblock.layout, threads, crate::memory::limit().map_or(u64::MAX, |limit| limit.bytes));
     state.superblock.volumes.retain(|v| known.iter().any(|known| known.id == v.id.0));
     let next = VolumeId(record.next_volume_id);
     state.superblock.next_volume_id = VolumeId(state.superblock.next_volume_id.0.max(next.0));
@@ -261,6 +263,16 @@ pub fn samples_of_shards(shards: &[Shard], place: VolumeIndex) -> Vec<(u64, Proo
     shards.iter().flat_map(of_shard).collect()
 }
 
+/// Memory that reading a shard's log takes beside its index for each page of it, if all of it is used: a record, twice, and its place in a
+/// table.
+const LOG_PAGE_BYTES_READING: u64 = 60;
+
+/// How many logs may be read at a time, so that what this takes is no more than a quarter of the memory.
+fn threads_for(layout: &Layout, threads: usize, memory_bytes: u64) -> usize {
+    let shard_bytes = u64::from(layout.segments_per_shard) * u64::from(layout.pages_per_segment()) * LOG_PAGE_BYTES_READING;
+    threads.min(usize::try_from(memory_bytes / 4 / shard_bytes.max(1)).unwrap_or(usize::MAX)).max(1)
+}
+
 /// The pool's pages, and how many each shard's RAM tier may hold.
 fn pages_for(ram_bytes: u64, content: Content, state: &PoolState) -> (PagePool, u64) {
     let shards = u64::from(state.superblock.layout.shards);
@@ -283,6 +295,19 @@ fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
 /// Pages of the longest request that clients may send, 32 MiB. Of writes there is room for three, so that one can always be under way.
 const REQUEST_PAGES_MAX: usize = runtime::volume::REQUEST_BYTES_MAX as usize / BLOCK_BYTES as usize;
 
+/// Checkpoints up to this size are written whatever they say: it takes a second.
+const CHECKPOINT_BYTES_SMALL: u64 = 256 << 20;
+/// A footer takes up to 64 KiB to read where the checkpoint has 24 KiB of a segment, and has them of all segments.
+const CHECKPOINT_USED_ONE_IN: u64 = 4;
+
+/// Whether the logs are so large, and so little of them is used, that a checkpoint takes longer than to read what is there.
+fn is_nearly_empty(layout: &Layout, ends: &[LogEnd]) -> bool {
+    let shards = u64::from(layout.shards);
+    let used: u64 = ends.iter().map(|end| end.next_seq - end.tail_seq).sum();
+    let all = shards * u64::from(layout.segments_per_shard);
+    shards * layout.checkpoint_bytes_per_shard() > CHECKPOINT_BYTES_SMALL && used * CHECKPOINT_USED_ONE_IN < all
+}
+
 fn write_checkpoint(
     state: &mut PoolState,
     medium: &mut dyn Medium,
@@ -290,7 +315,7 @@ fn write_checkpoint(
     shards: &[Shard],
 ) -> Result<(), OpenError> {
     let ends: Vec<LogEnd> = shards.iter().map(|s| s.log_end()).collect();
-    if shards.iter().any(Shard::has_packed_blocks) {
+    if shards.iter().any(Shard::has_packed_blocks) || is_nearly_empty(&state.superblock.layout, &ends) {
         return checkpoint::write_footers(medium, state, &ends);
     }
     let volumes: Vec<VolumeId> = state.superblock.volumes.iter().map(|v| v.id).collect();
@@ -365,6 +390,10 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
         OpenError::NoPool => format!("reconnect the right SSD and {}, or destroy the pool if its SSD is gone for good", start_it(record)),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
+        OpenError::LogsTooLong { .. } => {
+            format!("make its cache anew with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)
+        }
+        OpenError::Memory(_) => format!("give it more memory, and {}", start_it(record)),
         OpenError::SuperblockDamaged
         | OpenError::DisksDamaged
         | OpenError::SuperblockOutdated { .. }
@@ -395,6 +424,24 @@ mod tests {
             assert!(taken <= given && given <= taken + 2, "{taken} of {given}");
             assert_eq!(ram_blocks_for(given, Content::Off), given);
         }
+    }
+
+    #[test]
+    fn large_logs_are_read_one_after_the_other_where_memory_is_short() {
+        let layout = Layout::plan_default(1 << 40, 2).expect("fits");
+        assert_eq!((layout.shards, threads_for(&layout, 4, u64::MAX)), (8, 4));
+        assert_eq!((threads_for(&layout, 4, 16 << 30), threads_for(&layout, 4, 1 << 30)), (2, 1));
+        let small = Layout::plan_default(1 << 30, 1).expect("fits");
+        assert_eq!(threads_for(&small, 4, 1 << 30), 4);
+    }
+
+    #[test]
+    fn large_logs_that_are_nearly_empty_get_no_checkpoint() {
+        let ends = |layout: &Layout, used: u64| vec![LogEnd { next_seq: 100 + used, next_group: 9, tail_seq: 100 }; layout.shards.into()];
+        let (small, large) = (Layout::plan_default(64 << 30, 2).expect("fits"), Layout::plan_default(1 << 40, 2).expect("fits"));
+        assert!(!is_nearly_empty(&small, &ends(&small, 1)));
+        let all = u64::from(large.segments_per_shard);
+        assert!(is_nearly_empty(&large, &ends(&large, all / 4 - 1)) && !is_nearly_empty(&large, &ends(&large, all / 4 + 1)));
     }
 
     #[test]

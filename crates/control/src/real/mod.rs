@@ -13,6 +13,8 @@ mod finding;
 mod growth;
 mod insight;
 mod kept;
+#[cfg(test)]
+mod large_tests;
 mod letting_go;
 mod looking;
 mod lvm_group;
@@ -60,7 +62,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use targets::{Look, Offered, Protocol, Targets};
 use types::Treatment;
@@ -193,8 +195,9 @@ impl Machine {
     }
 }
 
+/// Also after a holder has panicked: the start of one pool may have, and the others go on.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no holder of this lock panics")
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error from below, with what to do.

@@ -29,7 +29,8 @@ use types::VolumeIndex;
 /// Shards for each core of the machine that formats the pool: twice as many as there will be reactors, so that they can be dealt out evenly when
 /// the machine grows.
 const SHARDS_PER_CORE: u16 = 1;
-/// Most shards of a pool made here: beyond, each shard's part of the RAM tier and of the log gets small.
+/// Most shards of a pool made here for the sake of processors: beyond, each shard's part of the RAM tier and of the log gets small. A large SSD may
+/// need more (`Layout::plan_default`).
 const SHARDS_MAX: u16 = 32;
 /// Fewer shards rather than less of the SSD for each. Writes share groups only within a shard, and each shard keeps some segments free: on the
 /// modelled hot-spot workload 307 MiB in one shard write 1.3 bytes to the SSD for each that enters, in four 1.7. Packed blocks share pages as well: with

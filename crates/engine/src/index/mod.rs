@@ -1,8 +1,8 @@
 //! Block address → where the block lies on the SSD, and what must be known about it there.
 //!
 //! A *plain slot* is a page of the shard's log. Per plain slot there are a packed key, two bits of use, the flags dirty and partial, and the
-//! checksum of its content: 10 bytes, side by side, so that a hit touches one cache line of them. A table of 4-byte buckets (24 bits of
-//! slot, 8 bits of tag) finds the slot of a key by linear probing: at 85 % load 4.7 bytes a slot. Together 14.7 bytes a slot, whatever is
+//! checksum of its content: 10 bytes, side by side, so that a hit touches one cache line of them. A table of 4-byte buckets (25 bits of
+//! slot and 7 of tag, or 24 and 8) finds the slot of a key by linear probing: at 85 % load 4.7 bytes a slot. Together 14.7 bytes a slot, whatever is
 //! cached.
 //!
 //! A *packed slot* is a record of a segment that is stored as its content asks: compressed, or resting on another record. Per packed slot
@@ -67,8 +67,19 @@ impl Slot {
     }
 }
 
-/// Plain slots one shard can have: 64 GiB of log. A bucket keeps 24 bits of slot beside its tag.
-pub const SLOTS_MAX: u32 = (1 << 24) - 1;
+/// Plain slots one shard can have: 128 GiB of log. Of larger segments' packed slots no more fit into 31 bits.
+pub const SLOTS_MAX: u32 = format::layout::SLOTS_PER_SHARD_MAX;
+
+/// RAM of an index for each plain slot, in thousandths of a byte, once all of its memory is in use; packed slots come on top.
+pub const PLAIN_SLOT_MILLIBYTES: u64 = 14_730;
+
+/// There is no memory for the tables of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no memory for an index of {bytes} bytes")]
+pub struct NoMemory {
+    /// How much it would take.
+    pub bytes: u64,
+}
 
 /// A segment can have 64 packed records for each of its pages; who fills it must stop there.
 const ORDINAL_BITS_OVER_PAGES: u32 = 6;
@@ -98,6 +109,8 @@ pub struct Index {
     plain: Vec<Entry>,
     /// Segments that ever held a plain block: the entries of others were never touched.
     plain_used: Vec<bool>,
+    /// How many these are.
+    plain_used_segments: u32,
     /// Plain slots by key, while the index is narrow.
     narrow: Narrow,
     mixed: Option<Box<Mixed>>,
@@ -117,21 +130,42 @@ fn key_in(plain: &[Entry], packed: &Packed, slot: Slot) -> Option<Key> {
 
 impl Index {
     /// An empty index for `slots` plain slots, at most [`SLOTS_MAX`], in segments of that many pages.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     pub fn new(slots: u32, pages_per_segment: u32) -> Index {
+        Index::try_new(slots, pages_per_segment).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn try_new(slots: u32, pages_per_segment: u32) -> Result<Index, NoMemory> {
+        Index::naming(slots, pages_per_segment, slots)
+    }
+
+    /// The same whose buckets could name up to `named` slots, so that an index of few slots looks for them as one of many does. For tests.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub fn naming(slots: u32, pages_per_segment: u32, named: u32) -> Result<Index, NoMemory> {
         assert!(slots <= SLOTS_MAX, "{slots} slots are more than a shard can have");
         assert!(pages_per_segment > 0, "segments have pages");
         let ordinal_bits = Slot::ordinal_bits(pages_per_segment);
+        let no_memory = NoMemory { bytes: u64::from(slots) * PLAIN_SLOT_MILLIBYTES / 1000 };
         let index = Index {
-            plain: vec![plain::NONE; slots as usize],
+            plain: page::zeroed(slots as usize).ok_or(no_memory)?,
             plain_used: vec![false; slots.div_ceil(pages_per_segment) as usize],
-            narrow: Narrow::new(slots),
+            plain_used_segments: 0,
+            narrow: Narrow::new(slots, named.max(slots)).ok_or(no_memory)?,
             mixed: None,
             live: 0,
             pages_per_segment,
             ordinal_bits,
         };
         assert!(u64::from(index.segments()) << ordinal_bits < u64::from(PACKED), "packed slots of {slots} pages fit in 31 bits");
-        index
+        Ok(index)
     }
 
     /// Blocks in the index.
@@ -158,7 +192,7 @@ impl Index {
     pub fn memory_bytes(&self) -> u64 {
         let mixed = self.mixed.as_ref().map_or(0, |mixed| mixed.keys.memory_bytes() + mixed.packed.memory_bytes());
         // As long as there are no packed records all of them are taken for used: they will be.
-        let used = self.plain_used.iter().filter(|used| **used).count() * self.pages_per_segment as usize;
+        let used = self.plain_used_segments as usize * self.pages_per_segment as usize;
         let plain = if self.is_wide() { used.min(self.plain.len()) } else { self.plain.len() };
         (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64
     }
@@ -213,7 +247,9 @@ impl Index {
         let old = self.put_key(key, slot);
         self.release(old);
         self.plain[slot.0 as usize] = plain::entry(key, meta);
-        self.plain_used[(slot.0 / self.pages_per_segment) as usize] = true;
+        let used = &mut self.plain_used[(slot.0 / self.pages_per_segment) as usize];
+        self.plain_used_segments += u32::from(!*used);
+        *used = true;
         old
     }
 
@@ -352,8 +388,13 @@ impl Index {
         let mut keys = Wide::new(self.slots(), self.live);
         let plain = &self.plain;
         let hash_of = |slot: Slot| plain[slot.0 as usize].key().expect("a bucket's slot has a key").hash();
-        for slot in (0..self.slots()).map(Slot).filter(|slot| plain[slot.0 as usize].key().is_some()) {
-            keys.put(hash_of(slot), slot, |_| false, hash_of);
+        let pages = self.pages_per_segment;
+        // Others were never touched, and take no memory: most of a large index that is nearly empty.
+        let used = (0..).zip(&self.plain_used).filter(|(_, used)| **used).map(|(physical, _)| physical * pages);
+        for slot in used.flat_map(|first| (first..self.slots().min(first + pages)).map(Slot)) {
+            if plain[slot.0 as usize].key().is_some() {
+                keys.put(hash_of(slot), slot, |_| false, hash_of);
+            }
         }
         self.narrow.free();
         self.mixed = Some(Box::new(Mixed { keys, packed }));

@@ -229,6 +229,12 @@ struct Entries {
 const THINNED_FROM: usize = 16;
 
 impl Entries {
+    /// Memory beside the struct itself.
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.held.capacity() * size_of::<PackedEntry>() + self.ordinals.capacity() * size_of::<u16>()
+    }
+
     #[inline]
     fn find(&self, ordinal: usize) -> Option<usize> {
         if self.ordinals.is_empty() {
@@ -256,11 +262,13 @@ impl Entries {
 pub(super) struct PackedEntries {
     ordinal_bits: u32,
     segments: Vec<Entries>,
+    /// Of all segments: a large index has too many to add them up each time somebody asks.
+    bytes: usize,
 }
 
 impl PackedEntries {
     pub(super) fn new(segments: u32, ordinal_bits: u32) -> PackedEntries {
-        PackedEntries { ordinal_bits, segments: vec![Entries::default(); segments as usize] }
+        PackedEntries { ordinal_bits, segments: vec![Entries::default(); segments as usize], bytes: 0 }
     }
 
     /// Physical segment and ordinal of a slot, to be used as indices.
@@ -287,13 +295,23 @@ impl PackedEntries {
         &mut segment.held[at]
     }
 
+    /// Changes a segment in a way that may take memory or give it back.
+    #[inline]
+    fn change(&mut self, physical: usize, change: impl FnOnce(&mut Entries)) {
+        let segment = &mut self.segments[physical];
+        let before = segment.bytes();
+        change(segment);
+        self.bytes = self.bytes - before + segment.bytes();
+    }
+
     /// The slot holds nothing any more.
     pub(super) fn end(&mut self, slot: Slot) {
         *self.at_mut(slot) = PackedEntry::DEAD;
         let (physical, _) = self.place_of(slot);
-        let segment = &mut self.segments[physical];
-        segment.dead += 1;
-        segment.thin();
+        self.change(physical, |segment| {
+            segment.dead += 1;
+            segment.thin();
+        });
     }
 
     /// What a segment holds, dead entries among them. How much that is may become less when the segment is sealed or thinned out.
@@ -312,26 +330,28 @@ impl PackedEntries {
     /// Adds the next entry of its segment.
     pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
         let (physical, ordinal) = self.place_of(slot);
-        let segment = &mut self.segments[physical];
-        assert!(ordinal == segment.records as usize && !segment.sealed, "the next packed record of segment {physical}");
-        segment.held.push(entry);
-        segment.records += 1;
-        segment.dead += u32::from(entry == PackedEntry::DEAD);
+        self.change(physical, |segment| {
+            assert!(ordinal == segment.records as usize && !segment.sealed, "the next packed record of segment {physical}");
+            segment.held.push(entry);
+            segment.records += 1;
+            segment.dead += u32::from(entry == PackedEntry::DEAD);
+        });
     }
 
     /// Puts an entry where none is, in whatever order.
     pub(super) fn put(&mut self, slot: Slot, entry: PackedEntry) {
         let (physical, ordinal) = self.place_of(slot);
-        let segment = &mut self.segments[physical];
-        assert!(!segment.sealed, "segment {physical} gets no more records");
-        if segment.held.len() <= ordinal {
-            segment.dead += (ordinal + 1 - segment.held.len()) as u32;
-            segment.held.resize(ordinal + 1, PackedEntry::DEAD);
-            segment.records = ordinal as u32 + 1;
-        }
-        assert_eq!(segment.held[ordinal], PackedEntry::DEAD, "packed record {ordinal} of segment {physical} is there already");
-        segment.held[ordinal] = entry;
-        segment.dead -= 1;
+        self.change(physical, |segment| {
+            assert!(!segment.sealed, "segment {physical} gets no more records");
+            if segment.held.len() <= ordinal {
+                segment.dead += (ordinal + 1 - segment.held.len()) as u32;
+                segment.held.resize(ordinal + 1, PackedEntry::DEAD);
+                segment.records = ordinal as u32 + 1;
+            }
+            assert_eq!(segment.held[ordinal], PackedEntry::DEAD, "packed record {ordinal} of segment {physical} is there already");
+            segment.held[ordinal] = entry;
+            segment.dead -= 1;
+        });
     }
 
     pub(super) fn slot(&self, physical: u32, ordinal: u32) -> Slot {
@@ -348,18 +368,19 @@ impl PackedEntries {
     }
 
     pub(super) fn clear(&mut self, physical: u32) {
-        let segment = &mut self.segments[physical as usize];
+        let segment = &self.segments[physical as usize];
         let alive = segment.held.iter().position(|entry| *entry != PackedEntry::DEAD);
         assert_eq!(alive, None, "a packed record of segment {physical} is alive");
-        *segment = Entries::default();
+        self.change(physical as usize, |segment| *segment = Entries::default());
     }
 
     /// The segment gets no more records.
     pub(super) fn seal(&mut self, physical: u32) {
-        let segment = &mut self.segments[physical as usize];
-        segment.sealed = true;
-        segment.thin();
-        segment.held.shrink_to_fit();
+        self.change(physical as usize, |segment| {
+            segment.sealed = true;
+            segment.thin();
+            segment.held.shrink_to_fit();
+        });
     }
 
     /// What recovery found gets no more records.
@@ -373,6 +394,7 @@ impl PackedEntries {
 
     /// Counts what is kept beside the entries themselves; panics where it is wrong.
     pub(super) fn check(&self) {
+        assert_eq!(self.bytes, self.segments.iter().map(Entries::bytes).sum::<usize>(), "memory of the entries");
         for (physical, segment) in self.segments.iter().enumerate() {
             let dead = segment.held.iter().filter(|entry| **entry == PackedEntry::DEAD).count();
             assert_eq!(dead, segment.dead as usize, "dead records of segment {physical}");
@@ -395,8 +417,6 @@ impl PackedEntries {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let of_segment =
-            |segment: &Entries| segment.held.capacity() * size_of::<PackedEntry>() + segment.ordinals.capacity() * size_of::<u16>();
-        self.segments.iter().map(of_segment).sum::<usize>() + self.segments.len() * size_of::<Entries>()
+        self.bytes + self.segments.len() * size_of::<Entries>()
     }
 }

@@ -23,9 +23,9 @@ fn stored(encoding: Encoding, object: u64) -> Stored {
 
 #[test]
 fn agrees_with_a_map_under_random_use() {
-    for wide in [false, true] {
+    for (wide, named) in [(false, 0), (true, 0), (false, SLOTS_MAX), (false, (1 << 30) - 1), (true, (1 << 30) - 1)] {
         let slots = 1000;
-        let mut index = Index::new(slots, 16);
+        let mut index = Index::naming(slots, 16, named).expect("a few kilobytes");
         let mut model: BTreeMap<Key, (Slot, SlotMeta)> = BTreeMap::new();
         let mut free: Vec<u32> = (0..slots).collect();
         for step in 0..40_000_u64 {
@@ -62,8 +62,31 @@ fn agrees_with_a_map_under_random_use() {
 
 #[test]
 fn fifteen_bytes_a_plain_slot() {
-    let index = Index::new(100_000, 512);
-    assert!(index.memory_bytes() <= 15 * 100_000, "{} bytes", index.memory_bytes());
+    for slots in [100_000, 10_000_000, SLOTS_MAX] {
+        // Memory that nobody touches is not taken, so the largest index may be made on any machine.
+        let index = Index::new(slots, 2048);
+        let bytes = index.memory_bytes();
+        assert!(bytes * 1000 <= u64::from(slots) * PLAIN_SLOT_MILLIBYTES, "{bytes} bytes for {slots} slots");
+    }
+}
+
+#[test]
+fn the_last_slots_of_the_largest_index_are_found() {
+    let mut index = Index::new(SLOTS_MAX, 2048);
+    let key = |slot: u32| Key::new(VolumeIndex(3), u64::from(slot) * 77);
+    let slots = (SLOTS_MAX - 5000..SLOTS_MAX).chain([0, 1, 1 << 24, (1 << 24) - 1]);
+    slots.clone().for_each(|slot| assert_eq!(index.insert(key(slot), Slot(slot), meta(slot)), None));
+    index.widen();
+    let packed = index.packed_slot(index.segments() - 1, index.packed_max() - 1);
+    assert_eq!(index.packed_place_of(packed), (index.segments() - 1, index.packed_max() - 1));
+    let first = index.packed_slot(index.segments() - 1, 0);
+    let old = index.insert_packed(key(0), first, whole(false), stored(Encoding::Lz4, 5));
+    assert_eq!((old, index.get(key(0)), index.object(5)), (Some(Slot(0)), Some(first), Some(first)));
+    for slot in slots.filter(|slot| *slot != 0) {
+        assert_eq!((index.get(key(slot)), index.meta(Slot(slot))), (Some(Slot(slot)), meta(slot)));
+        assert_eq!(index.remove(key(slot)), Some(Slot(slot)));
+    }
+    assert_eq!(index.live_blocks(), 1);
 }
 
 #[test]

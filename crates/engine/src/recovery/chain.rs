@@ -91,10 +91,9 @@ impl Footers {
 
 /// Finds the log. Reads only.
 pub(super) fn find(reader: &mut Reader, report: &mut RecoveryReport) -> Result<Found, OpenError> {
-    let count = reader.layout.segments_per_shard;
-    let sealed = (0..count).map(|physical| reader.footer(physical)).collect();
-    let claimed = reader.start.first_group - 1;
-    let mut footers = Footers { claimed, sealed, trusted: vec![false; count as usize], bad: BadObjects::default() };
+    let sealed = super::footers::read(reader);
+    let (claimed, trusted) = (reader.start.first_group - 1, vec![false; sealed.len()]);
+    let mut footers = Footers { claimed, sealed, trusted, bad: BadObjects::default() };
     let claims = footers.current(reader).map(|sealed| sealed.head.durable_group);
     footers.claimed = claims.fold(claimed, u64::max);
     // Each round that does not return believes one more footer or raises the claim.

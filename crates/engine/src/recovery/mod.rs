@@ -21,6 +21,7 @@
 //! - [`PoolState::begin_session`] then fixes the ends of all shards in one step.
 
 mod chain;
+mod footers;
 mod read;
 mod replay;
 mod seal;

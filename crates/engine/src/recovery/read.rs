@@ -86,6 +86,16 @@ impl<'a> Reader<'a> {
         Some(Sealed { head, marked_in_session: footer.marked_in_session, records })
     }
 
+    /// The session of the footer at the end of a physical segment, 0 if there is none, by its first page alone; `None` if that cannot be read.
+    pub fn session_at(&mut self, physical: u32) -> Option<u64> {
+        let mut page = [0; PAGE_BYTES];
+        self.medium.read(self.layout.footer_offset(self.shard, physical), &mut page).ok()?;
+        let head = FooterHead::decode(&page).ok().map(|(head, _)| head);
+        let is_ours =
+            |head: &FooterHead| head.uuid == self.uuid && head.shard == self.shard && self.layout.physical(head.segment_seq) == physical;
+        Some(head.filter(is_ours).map_or(0, |head| head.session))
+    }
+
     /// The header at the beginning of segment `seq`, if it is one of that segment.
     pub fn first_head(&mut self, seq: u64) -> Result<Option<GroupHead>, MediumError> {
         Ok(self.first_head_of_any_lap(seq)?.filter(|head| head.segment_seq == seq))

@@ -12,7 +12,7 @@ use format::{Packed, Superblock, VolumeRecord};
 use hashbrown::HashTable;
 use types::{Mode, VolumeId};
 
-/// Where an entry stands in [`Replay::entries`]. An index holds 2^24 slots, and there are at most 32 records for each.
+/// Where an entry stands in [`Replay::entries`]. An index holds 2^25 slots, and there are at most 32 records for each.
 type Place = u32;
 
 /// Records looked up ahead of being played.

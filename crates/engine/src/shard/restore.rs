@@ -2,7 +2,7 @@
 
 use super::Proof;
 use crate::destage::dirty::DirtySet;
-use crate::index::{Index, Slot, SlotMeta, Stored};
+use crate::index::{Index, NoMemory, Slot, SlotMeta, Stored};
 use crate::key::{Key, Map};
 use crate::presence::Gathering;
 use alloc::vec::Vec;
@@ -69,9 +69,26 @@ pub struct Restored {
 
 impl Restored {
     /// Nothing, for a log with that many plain slots, in segments of that many pages.
+    ///
+    /// # Panics
+    /// If there is no memory for its index.
     pub fn new(slots: u32, pages_per_segment: u32) -> Restored {
+        Restored::with_index(Index::new(slots, pages_per_segment))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// [`NoMemory`] if there is none for its index.
+    pub fn try_new(slots: u32, pages_per_segment: u32) -> Result<Restored, NoMemory> {
+        Index::try_new(slots, pages_per_segment).map(Restored::with_index)
+    }
+
+    /// The same in an index that is empty.
+    pub fn with_index(index: Index) -> Restored {
+        assert_eq!(index.live_blocks(), 0, "nothing was restored yet");
         Restored {
-            index: Index::new(slots, pages_per_segment),
+            index,
             partial: Map::default(),
             dirty: DirtySet::default(),
             blocks: Map::default(),

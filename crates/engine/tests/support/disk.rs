@@ -34,6 +34,7 @@ pub struct Disk {
     /// So many more calls (reads too) work, then one fails, then all work again.
     pub fail_at: Option<u64>,
     pub flushes: u64,
+    pub reads: u64,
     /// Pages that no read can get.
     pub unreadable_pages: BTreeSet<u64>,
 }
@@ -49,6 +50,7 @@ impl Disk {
             calls_left: None,
             fail_at: None,
             flushes: 0,
+            reads: 0,
             unreadable_pages: BTreeSet::new(),
         }
     }
@@ -212,6 +214,7 @@ impl Medium for Disk {
 
     fn read(&mut self, offset_bytes: u64, into: &mut [u8]) -> Result<(), MediumError> {
         self.touch("read", offset_bytes)?;
+        self.reads += 1;
         assert!(offset_bytes.is_multiple_of(PAGE as u64) && into.len().is_multiple_of(PAGE), "unaligned read");
         assert!(offset_bytes + into.len() as u64 <= self.size_bytes, "read beyond the end");
         let pages = offset_bytes / PAGE as u64..(offset_bytes + into.len() as u64) / PAGE as u64;

@@ -4,11 +4,12 @@ use super::Random;
 use super::disk::Disk;
 use super::given::{Given, is_readable, place_of};
 use super::model::Model;
-use super::pool::{new_pool, small_layout};
+use super::pool::{pool_with, small_layout};
 use super::writer::{FooterHabit, Writer};
 use engine::checkpoint;
 use engine::recovery::{Recovered, RecoveredItem, recover};
 use engine::superblock::{self, PoolState};
+use format::Layout;
 use format::checkpoint::LogEnd;
 use std::collections::BTreeMap;
 use types::{ShardIndex, VolumeId};
@@ -42,7 +43,7 @@ pub fn check(disk: &Disk, model: &Model, recovered: &Recovered, items: &[Recover
     let (blocks, bases) = (given.blocks.len() as u64, given.bases.len() as u64);
     assert_eq!((recovered.report.dirty_blocks + recovered.report.clean_blocks, recovered.report.bases), (blocks, bases), "{story}");
     assert_eq!(given, expected.given, "{story}: the log ending at {last}");
-    let layout = small_layout(1);
+    let layout = superblock::load(&mut disk.clone()).expect("loads").superblock.layout;
     for record in given.blocks.values().filter(|record| record.dirty && !model.is_lost(record.segment_seq, record.ordinal)) {
         let item = RecoveredItem::Block(*record);
         assert!(is_readable(disk, &layout, &item), "{story}: {record:?}");
@@ -96,9 +97,14 @@ pub fn recover_with_crashes(disk: &mut Disk, model: &mut Model, at_least: u64, r
 }
 
 pub fn one_life(seed: u64, habit: FooterHabit, packs: bool) {
+    one_life_in(seed, habit, packs, small_layout(1), 1);
+}
+
+/// The same in a ring of that layout whose log begins with segment `first_seq`. Gives the disk as it was left.
+pub fn one_life_in(seed: u64, habit: FooterHabit, packs: bool, layout: Layout, first_seq: u64) -> Disk {
     let mut random = Random(seed);
-    let (mut disk, mut pool) = new_pool(seed, 1);
-    let (mut model, mut end) = (Model::default(), LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
+    let (mut disk, mut pool) = pool_with(seed, layout);
+    let (mut model, mut end) = (Model::default(), LogEnd { next_seq: first_seq, next_group: 1, tail_seq: first_seq });
     pool.begin_session(&mut disk, &[end], &[]).expect("begins");
     for round in 0..6 {
         let mut writer = Writer::new(&pool, SHARD, end, model, habit);
@@ -141,4 +147,5 @@ pub fn one_life(seed: u64, habit: FooterHabit, packs: bool) {
         let at_least = if killed { at_least.min(durable) } else { at_least };
         (pool, end) = recover_with_crashes(&mut disk, &mut model, at_least, &mut random, &story);
     }
+    disk
 }

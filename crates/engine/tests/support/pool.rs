@@ -31,9 +31,19 @@ pub fn volume(id: u32, mode: Mode) -> VolumeRecord {
     }
 }
 
+/// One shard with that many segments of 64 KiB.
+pub fn layout_of(segments: u32) -> Layout {
+    let ring = Layout { segments_per_shard: segments, ..small_layout(1) };
+    Layout { ssd_bytes: ring.end_bytes(), ..ring }
+}
+
 /// A pool with volumes 1 to 3, all write-back.
 pub fn new_pool(seed: u64, shards: u16) -> (Disk, PoolState) {
-    let layout = small_layout(shards);
+    pool_with(seed, small_layout(shards))
+}
+
+/// The same with that layout.
+pub fn pool_with(seed: u64, layout: Layout) -> (Disk, PoolState) {
     let mut disk = Disk::new(layout.ssd_bytes);
     let mut pool = superblock::create(&mut disk, layout, uuid_of(seed)).expect("creates");
     pool.superblock.volumes.extend((1..=3).map(|id| volume(id, Mode::WriteBack)));

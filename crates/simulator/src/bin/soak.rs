@@ -26,18 +26,19 @@ struct Arguments {
 /// A kind of runs: its option, and what makes a plan one of it.
 type Always = (&'static str, fn(&mut Plan));
 
-const KINDS: [Always; 8] = [
+const KINDS: [Always; 9] = [
     ("--share", Plan::always_share),
     ("--swell", Plan::always_swell),
     ("--check", Plan::always_check),
     ("--ranges", Plan::always_use_ranges),
     ("--loss", Plan::always_lose_ssd),
     ("--grow", Plan::always_grow),
+    ("--large", Plan::always_enlarge),
     ("--labels", Plan::always_label),
     ("--pins", Plan::always_pin),
 ];
 
-const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --labels | --pins] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --labels | --pins]";
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --large | --labels | --pins] | --seed N [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --large | --labels | --pins]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
