@@ -48,7 +48,7 @@ pub struct ApplicationView {
     pub version: Option<String>,
     /// Its data directory, from the root of its file system; absent: pages were seen outside of any known one.
     pub instance: Option<String>,
-    /// What this rests on: "page content", "file map", "catalogue".
+    /// What this rests on: "page content", "file map", "catalogue"; also from which version on names are read, if this one is older.
     pub evidence: String,
     /// Tables, indexes, logs and what else it has.
     pub objects: u64,

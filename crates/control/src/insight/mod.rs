@@ -13,6 +13,7 @@ pub mod advising;
 pub mod askers;
 mod began;
 pub mod changes;
+mod contradictions;
 pub mod files;
 pub mod hidden;
 mod marks;

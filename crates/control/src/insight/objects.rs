@@ -1,5 +1,6 @@
 //! The objects of a volume: what was found on it, how much they are used, and the policies that follow.
 
+use super::contradictions::Contradictions;
 use super::policies::{self, Rule};
 use super::shares::Shares;
 use applications::discovery::{Found, Object, ObjectKind, Reason};
@@ -38,8 +39,8 @@ const GIVEN_MS: u64 = 60_000;
 const START_BYTES: u64 = 68 << 10;
 /// And so often in a row a look may follow on it at once.
 const HASTY_FOR_STARTS: u32 = 4;
-/// Pages that must contradict the map before it is made anew.
-const CONTRADICTIONS_MIN: u64 = 16;
+/// Engines whose files a look finds, wherever a file system can be read.
+const LOOKED_FOR: [Engine; 3] = [Engine::Innodb, Engine::Postgres, Engine::Mssql];
 
 /// How often an object was used since counting began; blocks are estimates from the sample.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -83,7 +84,7 @@ pub struct Objects {
     window: Arc<()>,
     shares: Shares,
     looked: Looked,
-    contradictions: u64,
+    contradictions: Contradictions,
     /// Where nothing known begins something was written.
     start_written: bool,
     /// Looks that have begun, and what the one under way has read.
@@ -121,6 +122,7 @@ impl Objects {
             let is_hasty = self.looked != Looked::Never && now_ms.saturating_sub(self.began_ms) < AGED_MS;
             self.hasty_looks = if is_hasty { self.hasty_looks.saturating_add(1) } else { 0 };
             (self.looks, self.looking_bytes) = (self.looks + 1, 0);
+            self.contradictions.look_begins();
             (self.began_ms, self.written, self.start_written) = (now_ms, false, false);
         }
         self.took_ms = now_ms.saturating_sub(self.began_ms);
@@ -158,8 +160,8 @@ impl Objects {
         if self.labels.is_none() && found.objects.iter().any(|object| object.within.is_some()) {
             self.labels = Some(Labels::new(volume_bytes));
         }
+        self.contradictions.looked(&found);
         self.found = Some(found);
-        self.contradictions = 0;
     }
 
     /// Whether to look, or to look again.
@@ -171,7 +173,7 @@ impl Objects {
             Looked::At(at_ms) => {
                 let age_ms = now_ms.saturating_sub(*at_ms);
                 let pause_ms = self.took_ms * (PAUSES_EARLY << self.hasty_looks.min(8)).min(PAUSES);
-                let is_stale = age_ms >= STALE_MS && self.contradictions >= CONTRADICTIONS_MIN;
+                let is_stale = self.contradictions.ask() && age_ms >= self.contradictions.pause_ms(STALE_MS).min(AGED_MS);
                 let aged_ms = match self.early_looks {
                     0 => AGED_MS,
                     ..=REBUILT_LOOKS if self.found.as_ref().is_some_and(|found| found.is_rebuilding()) => STALE_MS,
@@ -268,11 +270,18 @@ impl Objects {
             let Some(page) = sight.page.filter(|page| !page.is_log) else { continue };
             let Some(engine) = engine_of(page.kind) else { continue };
             let offset_bytes = sight.start_sector * SECTOR_BYTES;
+            if engine == Engine::Postgres {
+                if !self.contradictions.of_postgres(found, offset_bytes, &page) && is_looked_for(found, engine, offset_bytes) {
+                    self.contradictions.add(found, offset_bytes);
+                }
+                continue;
+            }
             let at = found.at(offset_bytes);
             let Some(owner) = found.owner_at(engine, page.object, offset_bytes).and_then(|id| found.object(id)) else {
-                // A page of an engine that was found, where nothing of it is known to lie: a file grew, or was made.
-                let is_known = found.applications.iter().any(|application| application.engine == engine);
-                self.contradictions += u64::from(at.is_none() && is_known && page.object != 0);
+                // Where nothing is known to lie: a file grew, or was made.
+                if at.is_none() && page.object != 0 && is_looked_for(found, engine, offset_bytes) {
+                    self.contradictions.add(found, offset_bytes);
+                }
                 continue;
             };
             // Or a table has taken the place of another.
@@ -281,7 +290,9 @@ impl Objects {
                 let is_mine = owner.id == there.id || owner.within == Some(there.id);
                 there.kind == ObjectKind::Table && (!is_mine || !found.knows(engine, page.object))
             });
-            self.contradictions += u64::from(at.is_none() || is_other);
+            if at.is_none() || is_other {
+                self.contradictions.add(found, offset_bytes);
+            }
             if let Some(labels) = self.labels.as_mut().filter(|_| owner.within.is_some()) {
                 let bytes = offset_bytes..offset_bytes + (1 << page.size_log2.min(16));
                 // Without room for another exception the table's own name stands.
@@ -470,8 +481,13 @@ fn begins_at(found: &Found, offset_bytes: u64) -> bool {
     empty.any(|blind| (blind.bytes.start..blind.bytes.start + START_BYTES).contains(&offset_bytes))
 }
 
+/// Whether a look would find files of an engine there: not where no file system can be read.
+fn is_looked_for(found: &Found, engine: Engine, offset_bytes: u64) -> bool {
+    LOOKED_FOR.contains(&engine) && !found.blind.iter().any(|blind| blind.bytes.contains(&offset_bytes))
+}
+
 /// The engine of a kind of page as the tap tells it: see [`crate::real`].
-fn engine_of(kind: u16) -> Option<Engine> {
+pub(super) fn engine_of(kind: u16) -> Option<Engine> {
     Some(match kind >> 8 {
         1 => Engine::Innodb,
         2 => Engine::Postgres,
@@ -517,20 +533,51 @@ mod tests {
     #[test]
     fn what_pages_contradict_is_looked_at_again_at_once_but_not_on_and_on() {
         let mut objects = Objects::default();
+        let strange = |objects: &mut Objects| (0..16).for_each(|page| objects.contradictions.add(&Found::default(), page * 8192));
         looked(&mut objects, AGED_MS, AGED_MS + 8_000);
         let mut end_ms = AGED_MS + 8_000;
         for pause_ms in [16_000, 32_000, 64_000, 128_000, 160_000, 160_000] {
             assert!(!objects.is_due(end_ms + pause_ms), "nothing contradicts it");
-            objects.contradictions = CONTRADICTIONS_MIN;
+            strange(&mut objects);
             assert!(objects.is_due(end_ms + pause_ms) && !objects.is_due(end_ms + pause_ms - 1), "{pause_ms}");
             looked(&mut objects, end_ms + pause_ms, end_ms + pause_ms + 8_000);
-            objects.contradictions = 0;
             end_ms += pause_ms + 8_000;
         }
         // A quick one.
         looked(&mut objects, end_ms + AGED_MS, end_ms + AGED_MS + 100);
-        objects.contradictions = CONTRADICTIONS_MIN;
+        strange(&mut objects);
         assert!(!objects.is_due(end_ms + AGED_MS + 100 + STALE_MS - 1) && objects.is_due(end_ms + AGED_MS + 100 + STALE_MS));
+    }
+
+    /// A new table of PostgreSQL, whose pages do not say whose they are; of an engine that was found, and of one that was not.
+    #[test]
+    fn pages_where_nothing_is_known_ask_for_a_look_of_every_engine() {
+        let due_after_ms = |kind: u16, object: u64, blind: bool| {
+            let mut objects = Objects::default();
+            objects.set_looked(Looked::Now, AGED_MS);
+            let mut found = Found::default();
+            let whole = applications::discovery::Blind { bytes: 0..1 << 40, reason: Reason::Unreadable, seen: Vec::new() };
+            found.blind.extend(blind.then_some(whole));
+            objects.set_found(Arc::new(found), 1 << 40);
+            objects.early_looks = 100;
+            objects.set_looked(Looked::At(AGED_MS), AGED_MS);
+            let neighbours = (u32::MAX, u32::MAX);
+            for number in 0..16 {
+                let page =
+                    runtime::PageSeen { object, page: number, neighbours, kind, level: 0, is_leaf: false, is_log: false, size_log2: 13 };
+                let start_sector = (1 << 30) + u64::from(number) * 16;
+                let (is_write, page) = (true, Some(page));
+                let sight = Sight { volume: 0, time_ms: 0, start_sector, sectors: 16, is_write, sequential: false, client: 0, page };
+                objects.learn(&[(sight, 0)]);
+            }
+            [STALE_MS, AGED_MS].into_iter().find(|wait_ms| objects.is_due(AGED_MS + wait_ms) && !objects.is_due(AGED_MS + wait_ms - 1))
+        };
+        let (innodb, postgres, oracle) = (1 << 8 | 1, 2 << 8, 4 << 8);
+        assert_eq!(due_after_ms(postgres, 0, false), Some(STALE_MS));
+        assert_eq!(due_after_ms(innodb, 7 << 32, false), Some(STALE_MS));
+        assert_eq!(due_after_ms(innodb, 0, false), Some(AGED_MS), "it does not say whose it is");
+        assert_eq!(due_after_ms(postgres, 0, true), Some(AGED_MS), "no look finds files there");
+        assert_eq!(due_after_ms(oracle, 7, false), Some(AGED_MS), "no look finds files of it");
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use super::askers::{Asker, Askers};
 use super::marks::Marks;
+use super::objects::engine_of;
 use super::passed::Passing;
 use super::saved::Saved;
 use super::unix_ms;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};
+use applications::Engine;
 use applications::streams::{PageAt, Place, Rules, Streams};
 use engine::tap::{Removed, Sample};
 use runtime::Sight;
@@ -281,7 +283,8 @@ fn is_passing(class: StreamClass) -> bool {
 }
 
 fn page_of(sight: &Sight) -> Option<PageAt> {
-    let page = sight.page?;
+    // A page of a relation of PostgreSQL does not say whose it is: pages of all of them would be one chain.
+    let page = sight.page.filter(|page| page.is_log || engine_of(page.kind) != Some(Engine::Postgres))?;
     let known = |number: u32| (number != u32::MAX).then_some(number);
     Some(PageAt {
         offset_bytes: sight.start_sector * SECTOR_BYTES,

@@ -425,7 +425,7 @@ fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
             engine: application.engine.title().into(),
             version: application.version.clone(),
             instance: application.instance.as_ref().map(|instance| format!("/{instance}")),
-            evidence: application.evidence.to_string(),
+            evidence: application.known_by(),
             objects: of().count() as u64,
             bytes: of().map(|object| object.bytes).sum(),
             databases: databases

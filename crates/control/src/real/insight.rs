@@ -5,7 +5,7 @@ use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use applications::streams::PageAt;
-use applications::{Certainty, Engine, Page};
+use applications::{Certainty, Engine, Native, Page};
 use engine::api::{Command, Op, Outcome, Reply, Request, RequestError};
 use engine::treatment::{PolicyMap, PolicyRange};
 use page::PageVec;
@@ -39,20 +39,32 @@ impl Machine {
     }
 }
 
-/// What a page says of itself, by its first 4096 bytes, as far as streams are told apart by it.
+/// What a page says of itself, by its first 4096 bytes, as far as it tells streams apart or what lies there.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
     let page = applications::recognise(bytes).filter(|page| page.certainty >= Certainty::Likely)?;
-    let at = PageAt::of(&page, 0, None)?;
     let none = u32::MAX;
+    let seen = PageSeen {
+        object: 0,
+        page: page.number().unwrap_or(none),
+        neighbours: (none, none),
+        kind: kind_of(&page),
+        level: 0,
+        is_leaf: false,
+        is_log: false,
+        size_log2: page.size_bytes.max(1).ilog2() as u8,
+    };
+    let Some(at) = PageAt::of(&page, 0, None) else {
+        // It tells no streams apart, but that a relation lies there.
+        return matches!(page.native, Native::Postgres(_)).then_some(seen);
+    };
     Some(PageSeen {
         object: at.owner,
         page: at.number,
         neighbours: (at.prev.unwrap_or(none), at.next.unwrap_or(none)),
-        kind: kind_of(&page),
         level: u8::try_from(at.level).unwrap_or(u8::MAX),
         is_leaf: at.leaf,
         is_log: at.log,
-        size_log2: page.size_bytes.max(1).ilog2() as u8,
+        ..seen
     })
 }
 
@@ -187,5 +199,24 @@ impl Endpoint for Reader {
             let result = Err(RequestError::Shutdown);
             self.tell(cx, Reply { id: 0, result, pages: PageVec::new(), outcome: Outcome::Other, range: None });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of a heap does not say whose it is, but that a table of PostgreSQL lies there.
+    #[test]
+    fn pages_of_postgresql_are_seen() {
+        let mut page = [0; 4096];
+        for (at, field) in [(12, 28_u16), (14, 8160), (16, 8192), (18, 8192 | 4)] {
+            page[at..at + 2].copy_from_slice(&field.to_le_bytes());
+        }
+        page[24..28].copy_from_slice(&(8160_u32 | 1 << 15 | 32 << 17).to_le_bytes());
+        let seen = recognise(&page).expect("a page");
+        assert_eq!((seen.object, seen.page, seen.kind, seen.size_log2), (0, u32::MAX, 2 << 8, 13));
+        assert!(!seen.is_leaf && !seen.is_log, "of no chain");
+        assert_eq!(recognise(&[0; 4096]), None);
     }
 }

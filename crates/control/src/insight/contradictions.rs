@@ -1,0 +1,195 @@
+//! Pages that do not fit what was found: a file grew, was made, or took the place of another.
+
+use applications::discovery::{FORK_BYTES, Found, ObjectKind};
+use applications::{Engine, PageKind};
+use runtime::PageSeen;
+use types::ObjectId;
+
+/// Pages that must contradict the map before it is made anew.
+const PAGES_MIN: u64 = 16;
+/// Of so many of them the place is remembered.
+const PLACES_MAX: usize = PAGES_MIN as usize;
+/// A look that explains none of them makes the next one wait twice as long, up to so many times: they may lie in
+/// the image of a virtual machine, where no look finds anything.
+const FRUITLESS_MAX: u32 = 5;
+
+/// Where a page lies that does not fit, and what was known to lie there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    offset_bytes: u64,
+    known: Option<(ObjectId, u64)>,
+}
+
+impl Place {
+    fn is_explained(&self, found: &Found) -> bool {
+        found.at(self.offset_bytes) != self.known
+    }
+}
+
+/// See the module.
+#[derive(Default, Debug)]
+pub struct Contradictions {
+    count: u64,
+    /// Where the first of them lie, since the last look began.
+    places: Vec<Place>,
+    /// What the look under way is to explain.
+    asked: Vec<Place>,
+    /// Looks in a row that explained nothing.
+    fruitless: u32,
+    /// Of the last page of PostgreSQL that names another block than its place has: its object, and how far they are apart.
+    apart: Option<(ObjectId, i64)>,
+}
+
+impl Contradictions {
+    /// A page lies at a byte of the volume where it does not belong, as far as is known.
+    pub fn add(&mut self, found: &Found, offset_bytes: u64) {
+        self.count += 1;
+        let place = Place { offset_bytes, known: found.at(offset_bytes) };
+        if self.places.len() < PLACES_MAX && !self.places.contains(&place) {
+            self.places.push(place);
+        }
+    }
+
+    /// Whether there are enough of them for a look.
+    pub fn ask(&self) -> bool {
+        self.count >= PAGES_MIN
+    }
+
+    /// How long a look waits after the last one, of one that waits so long when looks find something.
+    pub fn pause_ms(&self, least_ms: u64) -> u64 {
+        least_ms << self.fruitless.min(FRUITLESS_MAX)
+    }
+
+    /// A look begins: what comes from now on is counted anew.
+    pub fn look_begins(&mut self) {
+        (self.count, self.asked) = (0, std::mem::take(&mut self.places));
+    }
+
+    /// A look has found something. What came meanwhile and still does not fit asks for another: the file system may not have written yet
+    /// where its files lie.
+    pub fn looked(&mut self, found: &Found) {
+        if !self.asked.is_empty() {
+            let is_explained = self.asked.iter().any(|place| place.is_explained(found));
+            self.fruitless = if is_explained { 0 } else { self.fruitless.saturating_add(1) };
+        }
+        self.asked.clear();
+        self.places.retain(|place| !place.is_explained(found));
+        self.count = self.count.min(self.places.len() as u64);
+    }
+
+    /// A page of PostgreSQL was seen, which does not say what it is of: whether it fits what was found there.
+    pub fn of_postgres(&mut self, found: &Found, offset_bytes: u64, page: &PageSeen) -> bool {
+        let Some((id, at_bytes)) = found.at(offset_bytes) else { return false };
+        let Some(there) = found.object(id) else { return false };
+        if at_bytes >= FORK_BYTES || !matches!(there.kind, ObjectKind::Table | ObjectKind::Index | ObjectKind::Toast) {
+            return true;
+        }
+        if found.application(there.application).is_none_or(|application| application.engine != Engine::Postgres) {
+            return false;
+        }
+        let kind = page.kind & 0xff;
+        let (is_index, is_table) = (kind == PageKind::Index as u16, kind == PageKind::Table as u16);
+        if is_index && there.kind != ObjectKind::Index || is_table && there.kind == ObjectKind::Index {
+            return false;
+        }
+        let number = at_bytes >> page.size_log2.min(16);
+        if !is_table || page.page == u32::MAX || u64::from(page.page) == number {
+            return true;
+        }
+        // Rows that were updated name the page of their successor, a different one each. A file in the place of another is apart from
+        // it by the same number all along.
+        let apart = Some((id, i64::from(page.page) - number as i64));
+        std::mem::replace(&mut self.apart, apart) != apart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use applications::discovery::{Application, ApplicationId, Discovery, Evidence, Key, Object};
+    use applications::map::Source;
+    use std::ops::Range;
+
+    const PAGE: u64 = 8192;
+
+    /// A PostgreSQL with a table in the first MiB and an index in the second.
+    fn found(more: &[(Range<u64>, u32)]) -> Found {
+        let mut found = Discovery::new(0).finish();
+        found.applications.push(Application {
+            id: ApplicationId(1),
+            engine: Engine::Postgres,
+            instance: Some("main".into()),
+            start_bytes: 0,
+            file_system: [0; 16],
+            version: None,
+            evidence: Evidence::default(),
+        });
+        let kinds = [(1, ObjectKind::Table), (2, ObjectKind::Index), (3, ObjectKind::Table)];
+        for (number, kind) in kinds {
+            found.objects.push(Object {
+                id: ObjectId(number),
+                application: ApplicationId(1),
+                database: None,
+                kind,
+                name: format!("t{number}"),
+                key: Key::Relation { database: 5, file: number },
+                within: None,
+                bytes: 1 << 20,
+                extents: 1,
+                path: String::new(),
+                encrypted: false,
+                evidence: Evidence::default(),
+            });
+        }
+        found.index();
+        found.map.begin(0);
+        for (bytes, number) in [(0..1 << 20, 1), (1 << 20..2 << 20, 2)].iter().chain(more) {
+            found.map.add(bytes, ObjectId(*number), 0, Source::FileMap);
+        }
+        found
+    }
+
+    fn page(kind: PageKind, number: u32) -> PageSeen {
+        let neighbours = (u32::MAX, u32::MAX);
+        PageSeen { object: 0, page: number, neighbours, kind: 2 << 8 | kind as u16, level: 0, is_leaf: false, is_log: false, size_log2: 13 }
+    }
+
+    #[test]
+    fn pages_of_postgresql_fit_by_their_kind_and_their_numbers() {
+        let (mut contradictions, found) = (Contradictions::default(), found(&[]));
+        let mut fits = |offset_bytes, page| contradictions.of_postgres(&found, offset_bytes, &page);
+        assert!(fits(3 * PAGE, page(PageKind::Table, 3)) && fits(3 * PAGE, page(PageKind::Table, u32::MAX)));
+        assert!(fits((1 << 20) + PAGE, page(PageKind::Index, u32::MAX)) && fits(5 * PAGE, page(PageKind::Space, 77)));
+        assert!(!fits(5 * PAGE, page(PageKind::Index, u32::MAX)) && !fits(1 << 20, page(PageKind::Table, 0)));
+        assert!(!fits(5 << 20, page(PageKind::Table, 0)), "nothing is known to lie there");
+        // Updated rows, each with a successor of its own; and a file in the place of another.
+        assert!((0..100).all(|number: u32| fits(u64::from(number) * PAGE, page(PageKind::Table, number * 7 % 101 + 200))));
+        let other: Vec<bool> = (0..20).map(|number| fits(u64::from(number) * PAGE, page(PageKind::Table, number + 500))).collect();
+        assert_eq!(other.iter().filter(|fits| !**fits).count(), 19);
+    }
+
+    #[test]
+    fn looks_that_explain_nothing_wait_longer_and_what_came_meanwhile_is_kept() {
+        let (mut contradictions, before) = (Contradictions::default(), found(&[]));
+        let contradict = |contradictions: &mut Contradictions, from: u64| {
+            (0..PAGES_MIN).for_each(|page| contradictions.add(&before, from + page * PAGE));
+        };
+        contradict(&mut contradictions, 4 << 20);
+        for looks in 1..10 {
+            assert!(contradictions.ask());
+            contradictions.look_begins();
+            contradict(&mut contradictions, 4 << 20);
+            contradictions.looked(&before);
+            assert_eq!(contradictions.pause_ms(10), 10 << looks.min(FRUITLESS_MAX));
+        }
+        // A look finds the file; another was made while it was under way.
+        contradictions.look_begins();
+        contradict(&mut contradictions, 4 << 20);
+        contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
+        assert!(!contradictions.ask() && contradictions.pause_ms(10) == 10);
+        contradictions.look_begins();
+        contradict(&mut contradictions, 8 << 20);
+        contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
+        assert!(contradictions.ask() && contradictions.pause_ms(10) == 10);
+    }
+}
