@@ -8,8 +8,7 @@ use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
     DeviceView, Done, Health, JobKind, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, Sample, StatsView, VolumeAdd, VolumeRename,
-    VolumeSet,
-    VolumeView, VolumeWarm,
+    VolumeSet, VolumeView, VolumeWarm,
 };
 use control::client::{Client, ClientError, ServerEvent};
 use control::error::Kind;

@@ -37,6 +37,7 @@ impl Sparse {
             next_volume_id: 1,
             file_made: false,
             disk_room: None,
+            serial: 0,
         }
     }
 

@@ -36,9 +36,9 @@ pub struct Case {
 /// | write-through | backing, refill | backing | backing |
 /// | write-around, pass-through | backing | backing | backing |
 ///
-    /// What a policy sends around the cache, large writes when dirty data nears its limit, what is too large for the log, and
-    /// everything once the SSD failed, goes to the backing device without refill. A discard or a hole always does: it costs the
-    /// backing device nothing and the log would have to remember it.
+/// What a policy sends around the cache, large writes when dirty data nears its limit, what is too large for the log, and
+/// everything once the SSD failed, goes to the backing device without refill. A discard or a hole always does: it costs the
+/// backing device nothing and the log would have to remember it.
 pub fn way(case: Case) -> Way {
     let around = case.bypass.is_some() || case.degraded || case.too_large_for_log;
     match (case.mode, case.op) {
