@@ -3,6 +3,7 @@
 //! Looking changes nothing. What is found is told as it is; whether it forbids something is the caller's decision (it does,
 //! for an SSD and for a backing device).
 
+use crate::extent::Extent;
 use crate::open::{PATIENCE_PAUSE, PATIENCE_TRIES};
 use crate::spec::{DeviceKind, SpecError, kind_of};
 use crate::system::{DeviceNumber, SystemView, entries, read_line};
@@ -203,10 +204,11 @@ pub(crate) fn is_held_exclusively(path: &Path) -> bool {
 }
 
 /// One line of the mount table.
+#[derive(Clone)]
 pub(crate) struct MountEntry {
-    number: DeviceNumber,
+    pub(crate) number: DeviceNumber,
     pub(crate) point: PathBuf,
-    kind: String,
+    pub(crate) kind: String,
     source: PathBuf,
     /// Those of the file system, not of the mount.
     options: String,
@@ -217,6 +219,28 @@ impl MountEntry {
     /// tells.
     pub(crate) fn is_of(&self, number: DeviceNumber) -> bool {
         self.number == number || (self.source.starts_with("/dev") && is_block_device(&self.source, number))
+    }
+
+    /// Whether it is in memory, the kernel's own, or another machine's.
+    pub(crate) fn is_on_no_device(&self) -> bool {
+        const KINDS: [&str; 15] = [
+            "tmpfs",
+            "ramfs",
+            "rootfs",
+            "devtmpfs",
+            "hugetlbfs",
+            "proc",
+            "sysfs",
+            "9p",
+            "virtiofs",
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "ceph",
+            "afs",
+        ];
+        KINDS.contains(&self.kind.as_str())
     }
 }
 
@@ -233,6 +257,11 @@ pub(crate) fn may_be_asked(path: &Path, mounts: &[MountEntry], wanted_device: u6
         let served = mount.kind != "fuseblk" && SERVED.iter().any(|name| mount.kind.starts_with(name));
         !served || mount.number == DeviceNumber::from_raw(wanted_device)
     })
+}
+
+/// Whether a program serves the file system that a path is in, or may: looking at it could wait for that.
+pub(crate) fn is_served(path: &Path, view: &SystemView) -> bool {
+    mounts(view).map_or(true, |mounts| !may_be_asked(path, &mounts, 0))
 }
 
 /// proc(5), mountinfo: id, parent, number, root, mount point, options, optional fields, "-", type, source, options.
@@ -288,7 +317,7 @@ fn unescape(text: &str) -> PathBuf {
 
 /// Something that bytes can lie on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
+pub(crate) enum Place {
     Block(DeviceNumber),
     File { device: u64, inode: u64 },
 }
@@ -296,7 +325,8 @@ enum Place {
 /// How two paths overlap; `None` if they do not. The text is one sentence that names both.
 ///
 /// Found are: the same device or file by another name, hard link, symbolic link or bind mount; a partition and its disk; a
-/// loop device and its file; a file and the block devices its file system is on; devices built on one another (LVM, md).
+/// loop device and its file, and two over the same part of one file; a file and the block devices its file system is on; devices built
+/// on one another (LVM, md); and disks that are one by what they call themselves, however many ways lead to them.
 pub fn overlap(one: &Path, other: &Path, view: &SystemView) -> Result<Option<String>, BusyError> {
     for path in [one, other] {
         kind_of(path)?;
@@ -304,15 +334,30 @@ pub fn overlap(one: &Path, other: &Path, view: &SystemView) -> Result<Option<Str
     let ((one_places, _), (other_places, _)) = (places(one, view)?, places(other, view)?);
     let (Some(one_place), Some(other_place)) = (one_places.first(), other_places.first()) else { return Ok(None) };
     let (one, other) = (one.display(), other.display());
+    let (one_extent, other_extent) = (extent(one_place, view), extent(other_place, view));
+    let lies_in = |places: &[Place], whole: &Extent| places.iter().any(|place| extent(place, view).is_in(whole));
     Ok(if one_place == other_place {
         Some(format!("{one} and {other} are the same {}", name(one_place)))
     } else if other_places.contains(one_place) {
         Some(format!("{other} lies on {one}"))
     } else if one_places.contains(other_place) {
         Some(format!("{one} lies on {other}"))
+    } else if one_extent.meets(&other_extent) {
+        Some(format!("{one} and {other} have the same bytes: {}", one_extent.told()))
+    } else if lies_in(&other_places, &one_extent) {
+        Some(format!("{other} lies on {one}: {}", one_extent.told()))
+    } else if lies_in(&one_places, &other_extent) {
+        Some(format!("{one} lies on {other}: {}", other_extent.told()))
     } else {
         None
     })
+}
+
+fn extent(place: &Place, view: &SystemView) -> Extent {
+    match place {
+        Place::Block(number) => Extent::of_block(*number, view),
+        Place::File { device, inode } => Extent::of_file(*device, *inode),
+    }
 }
 
 /// Whether a file, a directory or another device lies on `device`, as far as the kernel tells it: how it does, in a sentence.
@@ -389,37 +434,20 @@ fn places(path: &Path, view: &SystemView) -> Result<(Vec<Place>, Option<BusyErro
 
 /// What a file lies on whose file system has a number of its own, by the mount that it is in.
 fn below_file(path: &Path, view: &SystemView) -> Result<Vec<(Place, PathBuf)>, BusyError> {
-    /// In memory, the kernel's own, or another machine's.
-    const ON_NO_DEVICE: [&str; 15] = [
-        "tmpfs",
-        "ramfs",
-        "rootfs",
-        "devtmpfs",
-        "hugetlbfs",
-        "proc",
-        "sysfs",
-        "9p",
-        "virtiofs",
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "ceph",
-        "afs",
-    ];
     let path = fs::canonicalize(path).map_err(|source| BusyError::System { path: path.to_path_buf(), source })?;
     let mounts = mounts(view)?;
     let unknown = |point: &Path, kind: &str| BusyError::Unseen { path: path.clone(), point: point.into(), kind: kind.into() };
     let mount = mount_above(&path, &mounts).ok_or_else(|| unknown(Path::new("/"), "no known one"))?;
-    if ON_NO_DEVICE.contains(&mount.kind.as_str()) {
+    if mount.is_on_no_device() {
         return Ok(Vec::new());
     }
-    let found = if mount.kind == "overlay" { layers_of(mount) } else { devices_of(mount, view) };
+    let blocks = |devices: Vec<(DeviceNumber, PathBuf)>| devices.into_iter().map(|(number, path)| (Place::Block(number), path)).collect();
+    let found = if mount.kind == "overlay" { layers_of(mount) } else { devices_of(mount, view).map(blocks) };
     found.filter(|found| !found.is_empty()).ok_or_else(|| unknown(&mount.point, &mount.kind))
 }
 
 /// The directories that an overlay consists of; `None` if one of them is not to be seen from here.
-fn layers_of(mount: &MountEntry) -> Option<Vec<(Place, PathBuf)>> {
+pub(crate) fn layers_of(mount: &MountEntry) -> Option<Vec<(Place, PathBuf)>> {
     let mut layers = Vec::new();
     for option in mount.options.split(',') {
         let Some((name, value)) = option.split_once('=') else { continue };
@@ -438,7 +466,7 @@ fn layers_of(mount: &MountEntry) -> Option<Vec<(Place, PathBuf)>> {
 }
 
 /// The block devices that a mounted file system names as its source, and all others of a btrfs; `None` if the source is another thing.
-fn devices_of(mount: &MountEntry, view: &SystemView) -> Option<Vec<(Place, PathBuf)>> {
+pub(crate) fn devices_of(mount: &MountEntry, view: &SystemView) -> Option<Vec<(DeviceNumber, PathBuf)>> {
     // bcachefs names all of its devices.
     let sources = mount.source.to_str()?.split(':').map(Path::new);
     let mut devices: Vec<DeviceNumber> = sources.map(|source| block_number(source, view)).collect::<Option<_>>()?;
@@ -450,11 +478,11 @@ fn devices_of(mount: &MountEntry, view: &SystemView) -> Option<Vec<(Place, PathB
         let mut all = entries(&view.sys.join("fs/btrfs")).into_iter().map(|path| members(&path));
         devices.extend(all.find(|members| devices.iter().any(|device| members.contains(device))).unwrap_or_default());
     }
-    Some(devices.into_iter().map(|number| (Place::Block(number), mount.source.clone())).collect())
+    Some(devices.into_iter().map(|number| (number, mount.source.clone())).collect())
 }
 
 /// The number of a block device by its path, or by its name for the kernel.
-fn block_number(path: &Path, view: &SystemView) -> Option<DeviceNumber> {
+pub(crate) fn block_number(path: &Path, view: &SystemView) -> Option<DeviceNumber> {
     use std::os::unix::fs::FileTypeExt;
     match fs::metadata(path) {
         Ok(metadata) if metadata.file_type().is_block_device() => Some(DeviceNumber::from_raw(metadata.rdev())),
@@ -471,8 +499,12 @@ fn below(number: DeviceNumber, view: &SystemView) -> Vec<(Place, PathBuf)> {
     let mut places: Vec<(Place, PathBuf)> = view.disk_of_partition(number).map(block).into_iter().collect();
     places.extend(view.related(number, "slaves").into_iter().filter_map(|(_, number)| number.map(block)));
     let file = view.block_directory(number).and_then(|directory| read_line(&directory.join("loop/backing_file")));
+    // The file of one of our own loop devices is served by this very process, or by one that has not come yet; and of a file whose
+    // mount is not to be seen the kernel tells the path "/".
     if let Some(file) = file
+        && !is_served(Path::new(&file), view)
         && let Ok(metadata) = fs::metadata(&file)
+        && !metadata.is_dir()
     {
         places.push((own_place(&metadata), file.into()));
     }

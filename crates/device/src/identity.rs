@@ -124,7 +124,7 @@ pub fn size_of(path: &Path, view: &SystemView) -> Option<u64> {
 }
 
 /// Programs that serve files (linux/magic.h, FUSE_SUPER_MAGIC) number them as they like, anew at each start.
-const SERVED_FILE_SYSTEM: u32 = 0x6573_5546;
+pub(crate) const SERVED_FILE_SYSTEM: u32 = 0x6573_5546;
 
 fn file_ids(metadata: &std::fs::Metadata, file_system: Option<&rustix::fs::StatFs>) -> BTreeMap<String, String> {
     if file_system.is_none_or(|answer| answer.f_type as u32 == SERVED_FILE_SYSTEM) {

@@ -4,8 +4,9 @@
 //! * [`open`]: opening with O_DIRECT, locked against a second daemon, with the geometry found out.
 //! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
 //!   ask [`system`].
+//! * [`openers`]: which programs have a device or file open.
 //! * [`lvm`]: whether a volume group is used by several machines.
-//! * [`stack`]: what stands on a device, up to the mount points.
+//! * [`stack`]: what stands on a device, up to the mount points; [`below`]: what a path lies on, without asking any file system.
 //! * [`discover`]: which block devices there are.
 //! * [`blocking`], [`memory`], [`failing`]: one call at a time, for management code and tests.
 //! * [`model`]: a hard disk or array as a pure state machine over time.
@@ -14,18 +15,22 @@
 //! system calls that have no safe form, and to the aligned buffer.
 
 mod aligned;
+pub mod below;
 pub mod blocking;
 pub mod busy;
 mod content_ids;
 pub mod discover;
 mod error;
+mod extent;
 pub mod failing;
 pub mod identity;
+mod image_lock;
 pub mod lvm;
 pub mod memory;
 pub mod model;
 pub mod open;
 mod physical;
+pub mod openers;
 pub mod signature;
 pub mod size;
 mod space;
@@ -39,4 +44,5 @@ pub use blocking::{BlockingDevice, BlockingFile, Geometry};
 pub use error::{DeviceError, Operation};
 pub use open::{Access, OpenDevice, OpenError};
 pub use physical::physical_block_bytes;
+pub use open::{Access, OpenDevice, OpenError, Strayed};
 pub use spec::{DeviceKind, DeviceSpec, SpecError};

@@ -5,9 +5,10 @@
 //! removed again.
 
 use crate::blocking::{BlockingFile, Geometry, OsDevice};
+use crate::identity::SERVED_FILE_SYSTEM;
 use crate::spec::{DeviceKind, SpecError, kind_of};
 use crate::system::{DeviceNumber, SystemView, read_line};
-use crate::{AlignedBuffer, space, sys};
+use crate::{AlignedBuffer, image_lock, space, sys};
 use rustix::fs::FlockOperation;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -43,6 +44,14 @@ pub enum OpenError {
     Locked {
         /// Which device.
         path: PathBuf,
+    },
+    /// A virtual machine, or another program that locks images as QEMU does, uses it.
+    #[error("{} is open in {by}, which has locked the image: shut that down first", path.display())]
+    ImageInUse {
+        /// Which device.
+        path: PathBuf,
+        /// Who has it open, as far as that is to be seen.
+        by: String,
     },
     /// No direct I/O there.
     #[error("{} does not support direct I/O (O_DIRECT), which hearth needs: use another file system", path.display())]
@@ -119,6 +128,15 @@ pub enum OpenError {
     },
 }
 
+/// What became of the name of a file that is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strayed {
+    /// It has no name any more: its content goes when nobody has it open.
+    Deleted,
+    /// It has names, and its path is none of them: it leads nowhere, or to another file.
+    Elsewhere,
+}
+
 /// An open device: what the runtime's rings and [`BlockingFile`] work on. Dropping it gives up the lock.
 #[derive(Debug)]
 pub struct OpenDevice {
@@ -188,6 +206,7 @@ impl OpenDevice {
 
     fn over(file: File, path: &Path, kind: DeviceKind, access: Access) -> Result<OpenDevice, OpenError> {
         lock(&file, path, access)?;
+        image_lock::take(&file, path, access)?;
         let geometry = geometry(&file, path, kind, access)?;
         let sequence = if kind == DeviceKind::BlockDevice { sequence(&file) } else { None };
         let device = OpenDevice { file, path: path.to_path_buf(), kind, geometry, access, sequence };
@@ -281,6 +300,32 @@ impl OpenDevice {
             && (self.sequence != sequence(&self.file) || sys::block_size_bytes(&self.file).unwrap_or(0) == 0)
     }
 
+    /// Whether its path leads to it no more, though it is open; `None` if it does, or that is not known. A block device: see
+    /// [`OpenDevice::is_gone`].
+    pub fn strayed(&self) -> Option<Strayed> {
+        if self.kind == DeviceKind::BlockDevice {
+            return None;
+        }
+        let open = self.file.metadata().ok()?;
+        if open.nlink() == 0 {
+            return Some(Strayed::Deleted);
+        }
+        // Programs that serve files number them as they like, anew at each look.
+        if rustix::fs::fstatfs(&self.file).ok()?.f_type as u32 == SERVED_FILE_SYSTEM {
+            return None;
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(named) => ((named.dev(), named.ino()) != (open.dev(), open.ino())).then_some(Strayed::Elsewhere),
+            Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(Strayed::Elsewhere),
+        }
+    }
+
+    /// The name by which other programs can open what this process has open, whatever became of its path.
+    pub fn descriptor_path(&self) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
     /// Whether it could be written now, had it been opened for that: a block device by its own word; a file by its permissions, its attributes
     /// and the mount it is on.
     pub fn is_writable(&self) -> Result<bool, OpenError> {
@@ -355,6 +400,7 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
     let (size_bytes, logical_block_bytes) = match kind {
         DeviceKind::RegularFile => {
             let told = alignment.map(|alignment| alignment.offset_bytes.max(512));
+            let told = told.map(|bytes| if bytes > 512 && moves_sectors_of_shared_blocks(file, path) { 512 } else { bytes });
             (metadata.len(), told.unwrap_or_else(|| untold_alignment(file, path, metadata.dev())))
         }
         DeviceKind::BlockDevice => {
@@ -379,6 +425,16 @@ fn geometry(file: &File, path: &Path, kind: DeviceKind, access: Access) -> Resul
         DeviceKind::BlockDevice => block_discard_limits(metadata.rdev()),
     };
     Ok(Geometry { size_bytes, logical_block_bytes, memory_alignment_bytes, discard, discard_zeroes })
+}
+
+/// Whether it is a file on XFS to which sectors can be written though its blocks are shared with another file (`cp` makes such copies by
+/// itself). XFS then tells that direct I/O moves whole blocks, and carries out a write of less all the same: by reading the block, under its
+/// lock of the file, into a new place (fs/xfs/xfs_file.c). A flush and `RWF_DSYNC` mean there what they mean elsewhere, and the sectors
+/// beside are written with what they held. Only what XFS does is known so. On a disk with larger sectors the read fails.
+fn moves_sectors_of_shared_blocks(file: &File, path: &Path) -> bool {
+    const XFS: u32 = 0x5846_5342;
+    let disk_does = || file.metadata().is_ok_and(|metadata| untold_alignment(file, path, metadata.dev()) <= 512);
+    rustix::fs::fstatfs(file).is_ok_and(|answer| answer.f_type as u32 == XFS) && reads_sectors(file).unwrap_or_else(disk_does)
 }
 
 /// What direct I/O to a file moves whole, where the kernel (before 6.1) or the file system does not tell: as the disk below has it; of one that

@@ -58,3 +58,28 @@ pub fn block_size_bytes(file: &File) -> io::Result<u64> {
     let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size_bytes) };
     if result == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
 }
+
+/// F_OFD_SETLK: a shared lock of this open file description on one byte.
+pub fn lock_byte(file: &File, byte: u64) -> io::Result<()> {
+    let lock = byte_lock(libc::F_RDLCK, byte);
+    // SAFETY: F_OFD_SETLK reads one `flock` from the pointer, which lives across the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// F_OFD_GETLK: whether another open file description has a lock on one byte.
+pub fn is_byte_locked(file: &File, byte: u64) -> io::Result<bool> {
+    let mut lock = byte_lock(libc::F_WRLCK, byte);
+    // SAFETY: F_OFD_GETLK reads and writes one `flock` at the pointer, which lives across the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    if result == 0 { Ok(lock.l_type != libc::F_UNLCK as libc::c_short) } else { Err(io::Error::last_os_error()) }
+}
+
+fn byte_lock(kind: libc::c_int, byte: u64) -> libc::flock {
+    // SAFETY: `flock` is a plain structure of integers, of which all zeroes is a value; a process number of 0 is asked for.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    (lock.l_start, lock.l_len) = (byte as libc::off_t, 1);
+    lock
+}

@@ -342,3 +342,18 @@ fn what_stands_on_a_disk_is_told_with_the_way_up() {
     fs::remove_file(machine.path("proc/self/mountinfo")).expect("removed");
     assert!(device::stack::stack(number(240, 0), &machine.view).is_err(), "what is not told is not a no");
 }
+
+/// A second way to the same bytes has another number, and is the same disk.
+#[test]
+fn two_loop_devices_over_one_file_are_one_place() {
+    let Some(directory) = direct_directory() else { return };
+    let path = image(directory.path(), "disk.img", 4 << 20);
+    let (Some(one), Some(two)) = (LoopDevice::attach(&path, &[]), LoopDevice::attach(&path, &[])) else { return };
+    let Some(behind) = LoopDevice::attach(&path, &["--offset", "2097152"]) else { return };
+    let Some(before) = LoopDevice::attach(&path, &["--sizelimit", "2097152"]) else { return };
+    let view = SystemView::default();
+    let overlap = |a: &Path, b: &Path| busy::overlap(a, b, &view).expect("both are there");
+    assert!(overlap(&one.path, &two.path).is_some_and(|how| how.contains("both show the same file")));
+    assert!(overlap(&one.path, &behind.path).is_some() && overlap(&before.path, &two.path).is_some());
+    assert_eq!(overlap(&before.path, &behind.path), None, "different parts of it");
+}

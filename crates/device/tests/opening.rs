@@ -3,7 +3,7 @@
 mod common;
 
 use common::{LoopDevice, Mounted, direct_directory};
-use device::{Access, BlockingDevice, DeviceKind, OpenDevice, OpenError};
+use device::{Access, BlockingDevice, DeviceKind, OpenDevice, OpenError, Strayed};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -152,4 +152,71 @@ fn what_cannot_be_written_is_refused_to_a_writer_and_open_to_a_reader() {
     let Some(attached) = LoopDevice::attach(&other, &["--read-only"]) else { return };
     assert!(refused(&attached.path).contains("is read-only: make it writable"), "{}", refused(&attached.path));
     assert!(!OpenDevice::open(&attached.path, Access::ReadOnly).expect("a reader").is_writable().expect("known"));
+}
+
+/// `cp` on XFS makes copies that share blocks, by itself; the file was used with sectors of 512 bytes before and is afterwards.
+#[test]
+fn sectors_of_a_file_are_moved_though_a_copy_shares_its_blocks() {
+    const SECTOR: usize = 512;
+    let Some(directory) = direct_directory() else { return };
+    let disk = directory.path().join("xfs.img");
+    // The smallest that mkfs.xfs makes.
+    File::create(&disk).and_then(|file| file.set_len(300 << 20)).expect("an image");
+    let Some(attached) = LoopDevice::attach(&disk, &[]) else { return };
+    let Some(mounted) = Mounted::new("mkfs.xfs", &attached.path, &directory.path().join("a mount")) else { return };
+    let (path, copy) = (mounted.point.join("image"), mounted.point.join("copy"));
+    std::fs::write(&path, vec![1; 64 << 10]).expect("there is room");
+    let before = OpenDevice::open(&path, Access::ReadWrite).expect("it is there");
+    assert_eq!(before.geometry().logical_block_bytes, 512);
+    let done = Command::new("cp").args(["--reflink=always"]).args([&path, &copy]).status();
+    if !done.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this XFS shares no blocks");
+        return;
+    }
+    let write = |device: &OpenDevice, sector: usize, value: u8| {
+        let blocking = device.blocking().expect("a handle");
+        blocking.write_at((sector * SECTOR) as u64, &[value; SECTOR]).expect("written");
+        blocking.flush().expect("flushed");
+    };
+    // While it is open, and opened anew.
+    write(&before, 9, 2);
+    drop(before);
+    let again = OpenDevice::open(&path, Access::ReadWrite).expect("it is there");
+    assert_eq!(again.geometry().logical_block_bytes, 512);
+    write(&again, 11, 3);
+    write(&again, 12, 4);
+    let mut read = vec![0; 64 << 10];
+    again.blocking().expect("a handle").read_at(0, &mut read).expect("read");
+    let expected: Vec<u8> = (0..128)
+        .map(|sector| match sector {
+            9 => 2,
+            11 => 3,
+            12 => 4,
+            _ => 1,
+        })
+        .collect();
+    assert!(read.chunks(SECTOR).zip(&expected).all(|(sector, value)| sector.iter().all(|byte| byte == value)));
+    assert!(std::fs::read(&copy).expect("it is there").iter().all(|byte| *byte == 1), "the copy is another file");
+}
+
+#[test]
+fn a_file_that_lost_its_name_is_told_apart_from_one_that_moved() {
+    let Some(directory) = direct_directory() else { return };
+    let at = |name: &str| directory.path().join(name);
+    let opened = OpenDevice::create(&at("disk"), 65536).expect("a file");
+    assert_eq!(opened.strayed(), None);
+    std::fs::rename(at("disk"), at("moved")).expect("renamed");
+    assert_eq!(opened.strayed(), Some(Strayed::Elsewhere));
+    std::fs::write(at("disk"), "another").expect("there is room");
+    assert_eq!(opened.strayed(), Some(Strayed::Elsewhere));
+    std::fs::rename(at("moved"), at("disk")).expect("renamed back");
+    assert_eq!(opened.strayed(), None);
+    std::fs::write(at("new"), "another").and_then(|()| std::fs::rename(at("new"), at("disk"))).expect("replaced");
+    assert_eq!(opened.strayed(), Some(Strayed::Deleted));
+    std::fs::remove_file(at("disk")).expect("removed");
+    assert_eq!(opened.strayed(), Some(Strayed::Deleted));
+    // It can be saved by the name that is told.
+    opened.blocking().expect("a handle").write_at(4096, &[7; 4096]).expect("written");
+    let saved = std::fs::read(opened.descriptor_path()).expect("it is open here");
+    assert!(saved.len() == 65536 && saved[4096..8192].iter().all(|byte| *byte == 7));
 }

@@ -48,12 +48,17 @@ pub struct Mounted {
 impl Mounted {
     /// Makes an ext4 on `device` and mounts it at `point`, a new directory; `None` (with a message) where that cannot be done.
     pub fn ext4(device: &Path, point: &Path) -> Option<Mounted> {
+        Mounted::new("mkfs.ext4", device, point)
+    }
+
+    /// The same of any file system, by the program that makes it.
+    pub fn new(mkfs: &str, device: &Path, point: &Path) -> Option<Mounted> {
         std::fs::create_dir(point).expect("a mount point");
         let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
             Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
         };
-        if !run("mkfs.ext4", &["-q".as_ref(), device.as_ref()]) || !run("mount", &[device.as_ref(), point.as_ref()]) {
-            eprintln!("skipped: ext4 cannot be made or mounted here");
+        if !run(mkfs, &["-q".as_ref(), device.as_ref()]) || !run("mount", &[device.as_ref(), point.as_ref()]) {
+            eprintln!("skipped: {mkfs} or mount fails here");
             return None;
         }
         Some(Mounted { point: point.to_path_buf() })
