@@ -42,7 +42,6 @@ pub mod system;
 pub use aligned::AlignedBuffer;
 pub use blocking::{BlockingDevice, BlockingFile, Geometry};
 pub use error::{DeviceError, Operation};
-pub use open::{Access, OpenDevice, OpenError};
 pub use physical::physical_block_bytes;
 pub use open::{Access, OpenDevice, OpenError, Strayed};
 pub use spec::{DeviceKind, DeviceSpec, SpecError};
