@@ -36,5 +36,5 @@ mod takeover;
 
 pub use error::FuseError;
 pub use export::{FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
-pub use ownloop::owner_of;
+pub use ownloop::{owner_of, waits_for_a_daemon};
 pub use takeover::end_kept;

@@ -510,6 +510,9 @@ pub enum Volume {
     Stop {
         /// Its name
         name: String,
+        /// Also if its backing file was deleted meanwhile: LOSE what it holds
+        #[arg(long)]
+        force: bool,
     },
     /// Drop the cache of a volume in RAM and its clean blocks on the SSD; dirty data is kept
     DropCache {

@@ -183,7 +183,10 @@ impl Session {
                 }
             }
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
-            Volume::Stop { name } => self.tell_of(name, "stop", "stopping the volume"),
+            Volume::Stop { name, force } => {
+                let verb = if *force { "stop?force=true" } else { "stop" };
+                self.tell_of(name, verb, "stopping the volume")
+            }
             Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
             Volume::Grow { name } => self.tell_of(name, "grow", "growing the volume"),
             Volume::Destage { name } => {

@@ -255,7 +255,7 @@ fn volume_action(command: &Volume) -> String {
         Volume::Show { name, .. } => ("show", name),
         Volume::Set { name, .. } => ("change", name),
         Volume::Start { name } => ("start", name),
-        Volume::Stop { name } => ("stop", name),
+        Volume::Stop { name, .. } => ("stop", name),
         Volume::DropCache { name } => ("drop the cache of", name),
         Volume::Grow { name } => ("grow", name),
         Volume::Destage { name } => ("destage", name),

@@ -120,6 +120,8 @@ pub enum Action {
     VolumeStop {
         /// Its name.
         name: String,
+        /// Also if its backing file was deleted meanwhile, and what it holds is lost by that.
+        force: bool,
     },
     /// Drops what is cached clean of a volume.
     VolumeDropCache {

@@ -30,6 +30,7 @@ mod insight;
 mod insight_saved;
 mod known;
 mod objects;
+mod own_ground;
 pub mod past;
 mod places;
 mod policies;
@@ -49,6 +50,7 @@ pub mod stamps;
 pub mod start;
 mod stop;
 pub mod stop_watch;
+mod strayed;
 mod stream_rules;
 mod verdict;
 mod views;
@@ -342,7 +344,7 @@ impl Manager {
             Action::VolumeShow { name } => self.volume_view(&name).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeSet { name, set } => self.volume_set(&name, &set),
             Action::VolumeStart { name } => self.volume_start(&name).map(told),
-            Action::VolumeStop { name } => self.volume_stop(&name).map(told),
+            Action::VolumeStop { name, force } => self.volume_stop(&name, force).map(told),
             Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),
             Action::VolumeGrow { name } => self.volume_grow(&name).map(told),
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),

@@ -53,7 +53,7 @@ fn start(name: &str) -> Action {
 }
 
 fn stop(name: &str) -> Action {
-    Action::VolumeStop { name: name.into() }
+    Action::VolumeStop { name: name.into(), force: false }
 }
 
 fn swap(world: &World, one: &str, other: &str) {

@@ -32,6 +32,9 @@ impl Manager {
         if record.phase != VolumePhase::Ready {
             return Err(ControlError::Claimed { named: "volume", name: name.into(), doing: "its removal" });
         }
+        if self.volume_attached(name) {
+            self.check_not_deleted(&record)?;
+        }
         if record.stopped {
             self.change(|state| {
                 if let Some(volume) = state.volume_mut(name) {
@@ -100,7 +103,7 @@ impl Manager {
     }
 
     /// Stops a volume, if nobody uses it. It stays so over restarts of the daemon.
-    pub(super) fn volume_stop(&self, name: &str) -> Result<String, ControlError> {
+    pub(super) fn volume_stop(&self, name: &str, force: bool) -> Result<String, ControlError> {
         let _claim = self.claim(&[(Named::Volume, name)], "its stop")?;
         let record = self.volume_record(name)?;
         if record.phase != VolumePhase::Ready {
@@ -119,7 +122,13 @@ impl Manager {
             self.events().note(Severity::Info, name, "the volume was not running and is now stopped: it no longer starts by itself");
             return Ok("it was not running, and no longer starts by itself".into());
         }
+        if !force {
+            self.check_not_deleted(&record)?;
+            self.check_dirty_is_kept(&record)?;
+        }
         self.unexport_all(&record)?;
+        // What its path leads to by now is not what was served.
+        let strayed = self.data().backing_strayed(name);
         // Nothing is written any more, so what is dirty can only get less. Where not all of the pool answers nothing is known.
         let dirty_bytes = self.data().dirty_bytes(name).ok();
         if let Err(error) = self.let_go(&record) {
@@ -127,7 +136,7 @@ impl Manager {
             self.set_live_volume(name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
             return Err(error);
         }
-        let seen = self.data().examine_backing(&record.backing).ok().filter(|facts| facts.in_use.is_none());
+        let seen = self.data().examine_backing(&record.backing).ok().filter(|facts| facts.in_use.is_none() && strayed.is_none());
         self.change(|state| {
             if let Some(volume) = state.volume_mut(name) {
                 volume.stopped = true;
@@ -140,6 +149,14 @@ impl Manager {
         self.set_live_volume(name, |live| *live = LiveVolume::new(Health::Stopped));
         self.events().note(Severity::Info, name, "the volume is stopped");
         let keeps_cache = self.running_pool(&record.pool).is_ok();
+        if let Some(file) = strayed {
+            return Ok(match file.is_deleted {
+                true => format!("its backing file {} was deleted before, and is gone", record.backing),
+                false => {
+                    format!("its backing file is free, but {} does not lead to it: move it back before the volume starts", record.backing)
+                }
+            });
+        }
         Ok(match dirty_bytes {
             Some(0) if !keeps_cache => format!("{} is complete and free", record.backing),
             Some(0) => format!("{} is complete and free; its cache is kept", record.backing),

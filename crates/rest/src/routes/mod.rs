@@ -200,7 +200,7 @@ fn where_to_look(action: &Action) -> String {
         Action::Attach(attach) => format!("check with `hearth volume show {}`", attach.name),
         Action::VolumeSet { name, .. }
         | Action::VolumeStart { name }
-        | Action::VolumeStop { name }
+        | Action::VolumeStop { name, .. }
         | Action::VolumeDropCache { name }
         | Action::VolumeGrow { name } => {
             format!("check with `hearth volume show {name}`")

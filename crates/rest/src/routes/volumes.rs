@@ -82,11 +82,11 @@ pub async fn volume_start(State(app): Shared, Name(name): Name, _: Nothing) -> A
 
 /// Stops a volume that is not in use; its cache is kept.
 #[utoipa::path(
-    post, path = "/api/v1/volumes/{name}/stop", tag = "volumes", params(VolumeName),
+    post, path = "/api/v1/volumes/{name}/stop", tag = "volumes", params(VolumeName, Stopping),
     responses((status = 200, description = "It is stopped, and its backing device is free.", body = Done))
 )]
-pub async fn volume_stop(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
-    run(&app, Action::VolumeStop { name }).await
+pub async fn volume_stop(State(app): Shared, Name(name): Name, Asked(asked): Asked<Stopping>, _: Nothing) -> Answered {
+    run(&app, Action::VolumeStop { name, force: asked.force }).await
 }
 
 /// Drops the clean cache of a volume.
@@ -170,6 +170,16 @@ pub struct Removing {
     /// Lose the dirty data instead of destaging it.
     #[serde(default)]
     drop_dirty: bool,
+}
+
+/// How a volume is stopped.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Stopping {
+    /// Also if its backing file, or its SSD's with dirty data, was deleted meanwhile, and is lost by that.
+    #[serde(default)]
+    force: bool,
 }
 
 /// Which range.
