@@ -146,6 +146,15 @@ pub struct WaitingFor {
     pub silent: Duration,
 }
 
+/// A file in use whose path leads to it no more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StrayedFile {
+    /// Its content goes when it is let go: it has no name any more.
+    pub is_deleted: bool,
+    /// A name by which other programs can read it as long as it is in use.
+    pub open_as: String,
+}
+
 /// A command to the engine that takes its time.
 pub trait Pending: Send {
     /// Whether it has ended, and how. Not asked again after it has said so.
@@ -330,6 +339,30 @@ pub trait DataPath: Send + Sync {
     /// How two devices share bytes, as a clause that names both: the same one, a disk and its partition, a file and the device
     /// below it. `None` if they do not, or if one is not there.
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError>;
+
+    /// Which of these volumes of this daemon, served or about to be, has its block device below a device or file, and the way to it in words. The
+    /// path need not be there.
+    ///
+    /// # Errors
+    /// If the machine does not tell.
+    fn own_volume_below(&self, _spec: &str, _volumes: &[VolumeRecord]) -> Result<Option<(String, String)>, ControlError> {
+        Ok(None)
+    }
+
+    /// Whether the path of an attached volume's backing file leads to it no more.
+    fn backing_strayed(&self, _volume: &str) -> Option<StrayedFile> {
+        None
+    }
+
+    /// The same of the file of a running pool's SSD.
+    fn ssd_strayed(&self, _pool: &str) -> Option<StrayedFile> {
+        None
+    }
+
+    /// Which other programs have a device or file open, in words; `None` if none is seen.
+    fn opened_by_others(&self, _spec: &str) -> Option<String> {
+        None
+    }
 
     /// Makes a file of that size for an SSD. Fails if there is anything of that name.
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError>;

@@ -37,5 +37,5 @@ mod takeover;
 pub use error::FuseError;
 pub use export::{Cleared, FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
 pub use node::link::Name as StableName;
-pub use ownloop::owner_of;
+pub use ownloop::{owner_of, waits_for_a_daemon};
 pub use takeover::{end_kept, volume_of_kept};

@@ -79,6 +79,12 @@ pub fn owner_of(path: &Path) -> Option<String> {
     mark.strip_prefix(MARK)?.split(':').next().map(str::to_owned)
 }
 
+/// Whether the loop device at `path` lies over a file of a hearth daemon, as far as that can be seen, and does not answer: its users wait
+/// for the daemon to come.
+pub fn waits_for_a_daemon(path: &Path) -> bool {
+    mark_at(path).is_some_and(|mark| mark.is_empty())
+}
+
 /// Whether the path is one of a loop device.
 pub(crate) fn is_loop(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"loop"))

@@ -548,6 +548,9 @@ pub enum Volume {
         /// Also if its backing device does not answer: requests in flight FAIL; dirty data stays on the SSD
         #[arg(long)]
         give_up: bool,
+        /// Also if its backing file was deleted meanwhile: LOSE what it holds
+        #[arg(long)]
+        force: bool,
     },
     /// Drop the cache of a volume in RAM and its clean blocks on the SSD; dirty data is kept
     DropCache {

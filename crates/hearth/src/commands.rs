@@ -221,7 +221,9 @@ impl Session {
                 self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
             }
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
-            Volume::Stop { name, give_up } => self.tell_of(name, &format!("stop?give_up={give_up}"), "stopping the volume"),
+            Volume::Stop { name, give_up, force } => {
+                self.tell_of(name, &format!("stop?give_up={give_up}&force={force}"), "stopping the volume")
+            }
             Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
             Volume::Grow { name } => self.tell_of(name, "grow", "growing the volume"),
             Volume::Destage { name } => {

@@ -22,7 +22,7 @@ use control::manager::start::Started;
 use control::manager::{Manager, past};
 use control::places::Surroundings;
 use control::privacy;
-use control::real::{Machine, MachineOptions};
+use control::real::{Machine, MachineOptions, check_own_place};
 use control::store::FileStore;
 use rest::{Server, ServerOptions, TcpOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -60,6 +60,7 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
     signals(told_in.clone())?;
     // What is made from here on is for the owner alone, unless it is given another mode by name: history, locks, whatever libraries make.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    check_own_places(settings)?;
     let store = FileStore::open(&places.state_directory)?;
     let _lock = DaemonLock::take(&places.state_directory.join("lock"))?;
     for problem in privacy::make_private(&places.state_directory) {
@@ -151,6 +152,19 @@ fn run_on(manager: &Manager, service: &Service, started: &Started, began: Instan
     let (pools, volumes) = (counted(started.pools as u64, "pool"), counted(started.volumes as u64, "volume"));
     service.ready(&format!("{pools}, {volumes}{troubled}"));
     logs::announce(&format!("ready in {took}: {pools}, {volumes}{troubled}\n"));
+    Ok(())
+}
+
+/// Refuses places of the daemon's own that lie on what only this daemon serves. Before the first of them is touched.
+fn check_own_places(settings: &ServeSettings) -> Result<(), Failure> {
+    let exports = export_directory(&settings.places.socket);
+    check_own_place("the state directory", &settings.places.state_directory, &exports)?;
+    for descriptor in ["/proc/self/fd/1", "/proc/self/fd/2"] {
+        // A pipe, a socket or a terminal has no place.
+        if let Some(log) = std::fs::read_link(descriptor).ok().filter(|path| path.is_absolute() && !path.starts_with("/dev")) {
+            check_own_place("the file that the log goes to", &log, &exports)?;
+        }
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! What `volume add` and `pool create` refuse with a sentence instead of doing it wrong, with the real binary: what cannot be written, a file whose
-//! disk has larger sectors than the image in it, more memory than the daemon's cgroup has.
+//! disk has larger sectors than the image in it, more memory than the daemon's cgroup has, what lies on a volume of its own, one disk twice.
 //!
 //! Needs root, loop devices and cgroups of memory; says so where there are none.
 
@@ -169,4 +169,89 @@ fn the_limit_of_the_memory_cgroup_counts() {
     assert!(told.stderr.contains(asks) && told.stderr.contains(gives), "{told:?}");
     place.must(&create("64MiB"));
     drop(daemon);
+}
+
+/// The reactor would wait in the kernel for the journal that it has to serve itself.
+#[test]
+fn what_lies_on_a_volume_of_the_same_daemon_is_refused() {
+    let place = Place::new();
+    let daemon = with_pool(&place);
+    place.file("disk.img", 64 * MIB);
+    let added = place.run(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "loop", "--mode", "write-back"]);
+    if added.status != Some(0) {
+        return skip("loop exports cannot be made here");
+    }
+    let device = added.stdout.lines().next().expect("where it is").to_string();
+    let Some(mounted) = Mounted::ext4(&device, place.path("mount")) else { return };
+    let image = format!("{}/image", mounted.0);
+    std::fs::File::create(&image).and_then(|file| file.set_len(16 * MIB)).expect("there is room");
+    let refused = |backing: &str| {
+        let words = ["volume", "add", "w", "--backing", backing, "--pool", "p", "--export", "nbd"];
+        place.must_fail(&words, 1, "lies on the volume \"v\" of this very daemon");
+    };
+    refused(&image);
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&image, &link).expect("a link");
+    refused(&link);
+    // A loop device over it asks the file system, and so this daemon, which answers.
+    if let Some(over) = Loop::attach(&[], &image) {
+        refused(&over.0);
+    }
+    let ssd = format!("{}/ssd", mounted.0);
+    place.must_fail(&["pool", "create", "q", "--ssd", &ssd, "--size", "64MiB", "--ram", "0"], 1, "of this very daemon");
+    assert!(!Path::new(&ssd).exists(), "refused before it is made");
+    // Its state directory, while nobody serves it: whoever looks into that waits for the daemon to come.
+    daemon.kill();
+    let state = format!("{}/state", mounted.0);
+    let mut serve = place.command(&["serve"]);
+    let output = serve.env("HEARTH_STATE", &state).output().expect("the program is there");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("the state directory lies on a volume of hearth itself"), "{told}");
+    let _daemon = place.daemon();
+    drop(mounted);
+}
+
+#[test]
+fn one_disk_by_two_names_is_one() {
+    let place = Place::new();
+    let _daemon = with_pool(&place);
+    let file = place.file("disk.img", 64 * MIB);
+    let (Some(one), Some(two)) = (Loop::attach(&[], &file), Loop::attach(&[], &file)) else { return };
+    place.must(&add(&one.0, &["--mode", "write-back"]));
+    let words = ["volume", "add", "w", "--backing", &two.0, "--pool", "p", "--export", "nbd"];
+    place.must_fail(&words, 1, "both show the same file");
+    place.must_fail(&["pool", "create", "q", "--ssd", &two.0], 1, "both show the same file");
+    place.must(&["volume", "remove", "v"]);
+}
+
+/// A file that was deleted is served on, and saved by what the remedy says.
+#[test]
+fn a_deleted_backing_file_is_told_and_can_be_saved() {
+    let place = Place::new();
+    let _daemon = with_pool(&place);
+    let file = place.file("disk.img", 16 * MIB);
+    let uri = place.must(&add(&file, &["--mode", "write-back"]));
+    let mut client = Client::connect(uri.trim());
+    client.write(4096, &[7; 4096]).expect("it is served");
+    std::fs::remove_file(&file).expect("it is there");
+    let shown = || place.json(&["volume", "show", "v"]);
+    while !shown()["problem"].as_str().is_some_and(|problem| problem.contains("was deleted")) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    client.write(8192, &[8; 4096]).expect("it is served on");
+    drop(client);
+    place.must_fail(&["volume", "stop", "v"], 1, "was deleted");
+    place.must_fail(&["volume", "remove", "v"], 1, "was deleted");
+    place.must(&["volume", "destage", "v"]);
+    let remedy = shown()["remedy"].as_str().expect("what to do").to_string();
+    let open_as = remedy.split_whitespace().find(|word| word.starts_with("/proc/")).expect("a name to copy it by").to_string();
+    std::fs::copy(&open_as, place.path("copy")).expect("it can be read");
+    place.must(&["volume", "stop", "v", "--force"]);
+    std::fs::rename(place.path("copy"), &file).expect("it is free");
+    place.must_fail(&["volume", "start", "v"], 1, "is another one");
+    place.must(&["volume", "set", "v", "--accept-backing"]);
+    let mut client = Client::connect(uri.trim());
+    assert_eq!((client.read(4096, 4096), client.read(8192, 4096)), (vec![7; 4096], vec![8; 4096]));
+    drop(client);
+    place.must(&["volume", "remove", "v"]);
 }

@@ -464,8 +464,13 @@ impl Catalog for View<'_> {
             let is_away = self.is_awaited(name);
             return if is_away { Admission::Away } else { Admission::Refused("the export is going: try again later".into()) };
         };
+        // Whoever connects from another machine has no device here.
+        let is_local = self.visit.borrow().peer().uid().is_some();
         match self.visit.borrow_mut().become_client(self.now_ns) {
             Ok(()) => {
+                if is_local {
+                    crate::local::note(self.socket, &export.name);
+                }
                 *self.joined.borrow_mut() = Some(export);
                 Admission::Welcome
             }

@@ -66,6 +66,13 @@ pub fn is_ours(device: &str) -> bool {
     Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| info.mark >> 48 == MAGIC >> 48)
 }
 
+/// Whether the block device of this kernel's name is one of a volume of hearth's that nobody serves: its users wait for the daemon to come.
+pub fn waits_for_a_daemon(device: &str) -> bool {
+    let Some(number) = device.strip_prefix("ublkb").and_then(|number| number.parse().ok()) else { return false };
+    let info = Control::open().and_then(|mut control| control.info(number));
+    info.is_ok_and(|info| info.mark >> 48 == MAGIC >> 48 && !control::is_served(&info))
+}
+
 /// Ends a device that nobody serves: its users get errors.
 ///
 /// # Errors

@@ -27,5 +27,5 @@ mod uapi;
 
 pub use error::UblkError;
 pub use export::{SERVER_PATIENCE, UblkExport, UblkOptions};
-pub use left::{Left, end_left, forget_name, is_of, is_ours, is_there, left};
+pub use left::{Left, end_left, forget_name, is_of, is_ours, is_there, left, waits_for_a_daemon};
 pub use support::Probe;

@@ -129,6 +129,8 @@ pub enum Action {
         name: String,
         /// Also if its backing device does not answer: what waits for that fails.
         give_up: bool,
+        /// Also if its backing file was deleted meanwhile, and what it holds is lost by that.
+        force: bool,
     },
     /// Drops what is cached clean of a volume.
     VolumeDropCache {

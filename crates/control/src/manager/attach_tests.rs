@@ -112,7 +112,10 @@ fn a_device_in_use_is_attached_and_detached() {
     works(&world, 2, "attached");
     let view = manager.volume_view("v").expect("it is there");
     assert_eq!((view.attached_to.as_deref(), view.health), (Some(LV), Health::Running));
-    for refused in [Action::VolumeStop { name: "v".into(), give_up: false }, Action::VolumeRemove { name: "v".into(), drop_dirty: false }] {
+    for refused in [
+        Action::VolumeStop { name: "v".into(), give_up: false, force: false },
+        Action::VolumeRemove { name: "v".into(), drop_dirty: false },
+    ] {
         let error = manager.handle(refused).expect_err("it is in use");
         assert!(error.remedy().contains("hearth detach v"), "{error}");
     }

@@ -44,7 +44,7 @@ fn pool(manager: &Manager, name: &str) -> PoolView {
 }
 
 fn stop(name: &str, give_up: bool) -> Action {
-    Action::VolumeStop { name: name.into(), give_up }
+    Action::VolumeStop { name: name.into(), give_up, force: false }
 }
 
 fn remove(manager: &Manager, name: &str, drop_dirty: bool) -> Option<String> {

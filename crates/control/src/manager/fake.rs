@@ -5,8 +5,8 @@
 //! volume stands for its data: clients write version numbers.
 
 use crate::datapath::{
-    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, WaitingFor,
-    Withdrawal,
+    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, StrayedFile,
+    WaitingFor, Withdrawal,
 };
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, Refused, VolumeFigures};
@@ -132,6 +132,10 @@ pub struct Inside {
     /// It cannot be made now.
     pub no_export: Option<Export>,
     pub disks: disks::Disks,
+    /// Files whose path leads to them no more, by the volume or the pool that uses them.
+    pub strayed: BTreeMap<String, StrayedFile>,
+    /// Paths that begin so lie on a volume of this daemon: which.
+    pub on_own: BTreeMap<String, String>,
 }
 
 /// Parts that every pool has.
@@ -224,6 +228,12 @@ impl DataPath for World {
 
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
         Ok((one == other).then(|| format!("{one} and {other} are the same")))
+    }
+
+    fn own_volume_below(&self, spec: &str, volumes: &[VolumeRecord]) -> Result<Option<(String, String)>, ControlError> {
+        let on_own = self.inside().on_own.clone();
+        let below = on_own.into_iter().find(|(path, _)| spec.starts_with(path.as_str())).map(|(_, volume)| volume);
+        Ok(below.filter(|below| volumes.iter().any(|volume| volume.name == *below)).map(|below| (below, "the way".into())))
     }
 
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
@@ -406,6 +416,16 @@ impl DataPath for World {
         }
         attached.backing = volume.backing.clone();
         Ok(())
+    }
+
+    fn backing_strayed(&self, volume: &str) -> Option<StrayedFile> {
+        let inside = self.inside();
+        inside.strayed.get(volume).filter(|_| inside.attached.contains_key(volume)).cloned()
+    }
+
+    fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
+        let inside = self.inside();
+        inside.strayed.get(pool).filter(|_| inside.running.contains_key(pool)).cloned()
     }
 
     fn backing_gone(&self, volume: &str) -> bool {

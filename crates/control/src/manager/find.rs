@@ -88,6 +88,9 @@ impl Manager {
             Ok(leads) => return Looked::nowhere(device, leads),
             Err(error) => return refused(error),
         }
+        if let Some((problem, remedy)) = self.backing_on_own(volume) {
+            return Looked::refused(problem, remedy);
+        }
         match self.data().examine_backing(&volume.backing) {
             Ok(facts) => self.judge_here(volume, &facts),
             Err(error) => refused(error),
@@ -95,6 +98,9 @@ impl Manager {
     }
 
     fn look_for(&self, volume: &VolumeRecord) -> Looked {
+        if let Some((problem, remedy)) = self.backing_on_own(volume) {
+            return Looked::refused(problem, remedy);
+        }
         let mut here = self.data().examine_backing(&volume.backing);
         if matches!(&here, Ok(facts) if facts.in_use.is_some()) && self.volume_attached(&volume.name) {
             // What is left of a device that went away, and that the volume itself still has.
@@ -106,8 +112,11 @@ impl Manager {
             return self.judge_here(volume, facts);
         }
         let mut elsewhere = self.data().find_backing(&volume.backing, &volume.identity);
-        elsewhere.retain(|(_, facts)| {
-            facts.in_use.is_none() && facts.pool.is_none() && recognise(&volume.identity, &facts.identity) == Recognised::Certain
+        elsewhere.retain(|(place, facts)| {
+            self.check_not_on_own(place).is_ok()
+                && facts.in_use.is_none()
+                && facts.pool.is_none()
+                && recognise(&volume.identity, &facts.identity) == Recognised::Certain
         });
         if let [(one, first), (other, _), ..] = &elsewhere[..]
             && !recognise::is_one_device(&volume.identity, &first.identity)
@@ -155,20 +164,35 @@ impl Manager {
         Looked { verdict: judged, now: facts.identity.clone(), moved: None }
     }
 
-    /// Two volumes must never have one device, however that came.
+    /// Two volumes must never have one device, or bytes in common, however that came.
     fn refuse_shared(&self, looked: &mut [(&VolumeRecord, Looked)]) {
         let places: Vec<Option<String>> = looked
             .iter()
             .map(|(volume, looked)| {
                 let place = looked.moved.as_ref().map_or(&volume.backing, |(place, _)| place);
-                (!matches!(looked.verdict, Verdict::Refuse(..))).then(|| self.data().canonical(place))
+                (!matches!(looked.verdict, Verdict::Refuse(..))).then(|| place.clone())
             })
             .collect();
+        let shared = |one: &str, other: &str| match self.data().canonical(one) == self.data().canonical(other) {
+            true => Some(String::new()),
+            false => self.data().overlap(one, other).ok().flatten().map(|how| format!(" ({how})")),
+        };
+        // Those that run are not looked at again.
+        let running: Vec<(String, String)> = {
+            let memory = self.memory();
+            let runs = |name: &str| memory.volumes.get(name).is_some_and(|live| live.attached);
+            let others = memory.state.volumes.iter().filter(|v| runs(&v.name) && !looked.iter().any(|(looked, _)| looked.name == v.name));
+            others.map(|v| (v.name.clone(), v.backing.clone())).collect()
+        };
         for at in 0..looked.len() {
             let Some(place) = &places[at] else { continue };
-            let twin = (0..looked.len()).find(|other| *other != at && places[*other].as_ref() == Some(place));
-            if let Some(twin) = twin {
-                let problem = format!("its backing device {place} also looks like that of the volume \"{}\"", looked[twin].0.name);
+            let here = (0..looked.len()).filter(|other| *other != at);
+            let here = here.filter_map(|other| Some((looked[other].0.name.as_str(), places[other].as_deref()?)));
+            let mut others = here.chain(running.iter().map(|(name, place)| (name.as_str(), place.as_str())));
+            let twin = others.find_map(|(name, other)| Some((name.to_owned(), shared(place, other)?)));
+            if let Some((twin, how)) = twin {
+                let place = self.data().canonical(place);
+                let problem = format!("its backing device {place} also looks like that of the volume \"{twin}\"{how}");
                 let remedy =
                     format!("reconnect the right devices, or remove one of the two with `hearth volume remove {}`", looked[at].0.name);
                 looked[at].1 = Looked::refused(problem, remedy);

@@ -140,7 +140,7 @@ fn more_than_a_volume_can_have_is_refused() {
 fn a_stopped_volume_grows_when_it_starts() {
     let world = world();
     let manager = open(&world);
-    manager.handle(Action::VolumeStop { name: "v".into(), give_up: false }).expect("nobody uses it");
+    manager.handle(Action::VolumeStop { name: "v".into(), give_up: false, force: false }).expect("nobody uses it");
     resize(&world, 3 * GIB);
     assert!(grow(&manager).expect("no error").contains("when it starts"));
     manager.handle(Action::VolumeStart { name: "v".into() }).expect("the disk is there");

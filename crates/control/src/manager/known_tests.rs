@@ -88,7 +88,7 @@ fn dirty_data_of_what_does_not_run_is_known_or_unknown_and_never_none() {
 #[test]
 fn a_stopped_volume_has_the_dirty_data_it_was_stopped_with() {
     let (world, manager) = world();
-    manager.handle(Action::VolumeStop { name: "back".into(), give_up: false }).expect("nobody uses it");
+    manager.handle(Action::VolumeStop { name: "back".into(), give_up: false, force: false }).expect("nobody uses it");
     assert_eq!(dirty(&manager, "back"), Some(4096));
     drop(manager);
     let manager = started(&world);

@@ -311,7 +311,7 @@ fn a_degraded_pool_lets_its_backing_devices_go() {
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
     manager.notices(&[ssd_failed(&world), nothing_dirty(&world)]);
-    must(&manager, Action::VolumeStop { name: "v".into(), give_up: false });
+    must(&manager, Action::VolumeStop { name: "v".into(), give_up: false, force: false });
     assert!(world.inside().saved.volumes[0].stopped_clean);
     must(&manager, Action::VolumeStart { name: "v".into() });
     assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Degraded), Some(5)));
@@ -443,7 +443,7 @@ fn a_stopped_volume_is_not_used_by_a_replacement() {
     with_dirty_volume(&world);
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
-    must(&manager, Action::VolumeStop { name: "v".into(), give_up: false });
+    must(&manager, Action::VolumeStop { name: "v".into(), give_up: false, force: false });
     world.add_device("/ssd2", 1 << 30);
     let replace = PoolReplace { ssd: "/ssd2".into(), size_bytes: None, force: false, drop_dirty: false };
     must(&manager, Action::PoolReplace { name: "p".into(), replace });

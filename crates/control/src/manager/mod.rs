@@ -32,6 +32,7 @@ mod insight_saved;
 mod known;
 mod new_exports;
 mod objects;
+mod own_ground;
 pub mod past;
 mod places;
 mod policies;
@@ -53,6 +54,7 @@ pub mod stamps;
 pub mod start;
 mod stop;
 pub mod stop_watch;
+mod strayed;
 mod stream_rules;
 mod verdict;
 mod views;
@@ -382,7 +384,7 @@ impl Manager {
             Action::VolumeSet { name, set } => self.volume_set(&name, &set),
             Action::VolumeRename { name, to } => self.volume_rename(&name, &to).map(told),
             Action::VolumeStart { name } => self.volume_start(&name).map(told),
-            Action::VolumeStop { name, give_up } => self.volume_stop(&name, give_up).map(told),
+            Action::VolumeStop { name, give_up, force } => self.volume_stop(&name, give_up, force).map(told),
             Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),
             Action::VolumeGrow { name } => self.volume_grow(&name).map(told),
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),

@@ -102,7 +102,7 @@ fn what_is_dirty_on_the_ssd_is_never_dropped_whatever_an_older_state_says() {
                 assert!(has_volumes || refused.contains("older than this SSD"), "{refused}");
             }
             // A state that goes on by itself does not become newer by that.
-            must(&manager, Action::VolumeStop { name: "v".into(), give_up: false });
+            must(&manager, Action::VolumeStop { name: "v".into(), give_up: false, force: false });
             must(&manager, set_mode("v", "write-around"));
             must(&manager, Action::PoolSet { name: "p".into(), set: crate::api::PoolSet { content: Some("off".into()) } });
             drop(manager.handle(Action::VolumeStart { name: "v".into() }));

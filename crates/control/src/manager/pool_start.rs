@@ -29,6 +29,7 @@ impl Manager {
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
             return Err(ControlError::Claimed { named: "volume", name: volume.name.clone(), doing: "its removal" });
         }
+        volumes.iter().try_for_each(|v| self.check_not_deleted(v))?;
         // What runs without the SSD goes on if that is not there.
         super::start::check_is_believed(&record)?;
         self.check_ssd_is_there(&record)?;

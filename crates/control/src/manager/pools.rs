@@ -76,6 +76,7 @@ impl Manager {
             return Err(error);
         }
         self.events().note(Severity::Info, &record.name, format!("pool created on {}", record.ssd));
+        self.warn_of_openers(&record.name, &record.ssd);
         self.pool_view(&record.name)
     }
 
@@ -404,6 +405,7 @@ impl Manager {
         if path.starts_with("/dev/") {
             self.check_no_export(path)?;
         }
+        self.check_not_on_own(path)?;
         for (pool, ssd) in ssds {
             if for_pool == Some(&pool) && self.is_place_of(path, &pool) {
                 continue;

@@ -124,7 +124,7 @@ fn a_volume_gets_another_name_and_keeps_what_it_has() {
     refused(&manager, rename("v", "w"), "it is in use (it is part of vg-lv)");
     hold(&world, false);
     // One that is stopped stays stopped.
-    must(&manager, Action::VolumeStop { name: "v".into(), give_up: false });
+    must(&manager, Action::VolumeStop { name: "v".into(), give_up: false, force: false });
     must(&manager, rename("v", "w"));
     assert_eq!(shown(&manager, "w").expect("its new name").health, Health::Stopped);
     drop(manager);

@@ -53,7 +53,7 @@ fn start(name: &str) -> Action {
 }
 
 fn stop(name: &str) -> Action {
-    Action::VolumeStop { name: name.into(), give_up: false }
+    Action::VolumeStop { name: name.into(), give_up: false, force: false }
 }
 
 fn swap(world: &World, one: &str, other: &str) {

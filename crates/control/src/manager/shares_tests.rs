@@ -111,7 +111,7 @@ fn a_shared_volume_stays_and_says_what_to_do() {
     let manager = daemon(&world);
     share(&manager, iscsi()).expect("nothing is in the way");
     let refused: Vec<ControlError> = [
-        Action::VolumeStop { name: "v".into(), give_up: false },
+        Action::VolumeStop { name: "v".into(), give_up: false, force: false },
         Action::VolumeRemove { name: "v".into(), drop_dirty: true },
         Action::PoolDestroy { name: "p".into(), force: true },
     ]
@@ -124,7 +124,7 @@ fn a_shared_volume_stays_and_says_what_to_do() {
     }
     assert_eq!(stand(&world), 1);
     remove(&manager, Protocol::Iscsi, false).expect("nobody is connected");
-    manager.handle(Action::VolumeStop { name: "v".into(), give_up: false }).expect("it is free");
+    manager.handle(Action::VolumeStop { name: "v".into(), give_up: false, force: false }).expect("it is free");
 }
 
 #[test]

@@ -32,6 +32,9 @@ impl Manager {
         if record.phase != VolumePhase::Ready {
             return Err(ControlError::Claimed { named: "volume", name: name.into(), doing: "its removal" });
         }
+        if self.volume_attached(name) {
+            self.check_not_deleted(&record)?;
+        }
         if record.stopped {
             self.change(|state| {
                 if let Some(volume) = state.volume_mut(name) {
@@ -100,8 +103,8 @@ impl Manager {
     }
 
     /// Stops a volume, if nobody uses it. It stays so over restarts of the daemon. With `give_up`, a backing device that does not answer is
-    /// given up; without, the volume runs on then.
-    pub(super) fn volume_stop(&self, name: &str, give_up: bool) -> Result<String, ControlError> {
+    /// given up; without, the volume runs on then. With `force`, also if its backing file was deleted, and what it holds is lost by that.
+    pub(super) fn volume_stop(&self, name: &str, give_up: bool, force: bool) -> Result<String, ControlError> {
         let _claim = self.claim(&[(Named::Volume, name)], "its stop")?;
         let record = self.volume_record(name)?;
         if record.phase != VolumePhase::Ready {
@@ -122,7 +125,13 @@ impl Manager {
         }
         let or_give_up = |error| or(error, &format!("give it up with `hearth volume stop {name} --give-up`: what waits for it fails then"));
         let gives_up = self.give_up_if_silent(&record, give_up).map_err(or_give_up)?;
+        if !force {
+            self.check_not_deleted(&record)?;
+            self.check_dirty_is_kept(&record)?;
+        }
         let lost = self.unexport_all(&record).map_err(or_give_up)?;
+        // What its path leads to by now is not what was served.
+        let strayed = self.data().backing_strayed(name);
         // Nothing is written any more, so what is dirty can only get less. Where not all of the pool answers nothing is known.
         let dirty_bytes = self.data().dirty_bytes(name).ok();
         let unflushed = match self.let_go(&record).map_err(or_give_up) {
@@ -135,7 +144,7 @@ impl Manager {
         };
         // One that was given up would be waited for, and may still change by what was in flight.
         let seen = if gives_up || unflushed.is_some() { None } else { self.data().examine_backing(&record.backing).ok() };
-        let seen = seen.filter(|facts| facts.in_use.is_none());
+        let seen = seen.filter(|facts| facts.in_use.is_none() && strayed.is_none());
         self.change(|state| {
             if let Some(volume) = state.volume_mut(name) {
                 volume.stopped = true;
@@ -148,6 +157,14 @@ impl Manager {
         self.set_live_volume(name, |live| *live = LiveVolume::new(Health::Stopped));
         self.events().note(Severity::Info, name, "the volume is stopped");
         let keeps_cache = self.running_pool(&record.pool).is_ok();
+        if let Some(file) = strayed {
+            return Ok(match file.is_deleted {
+                true => format!("its backing file {} was deleted before, and is gone", record.backing),
+                false => {
+                    format!("its backing file is free, but {} does not lead to it: move it back before the volume starts", record.backing)
+                }
+            });
+        }
         let backing = &record.backing;
         if let Some(unflushed) = unflushed {
             self.events().note(Severity::Error, name, format!("{backing} may lack what was written last: {unflushed}"));

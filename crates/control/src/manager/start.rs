@@ -357,6 +357,9 @@ impl Manager {
     /// Whether the pool runs now; not if it was on its way in or out.
     fn bring_up_pool(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<bool, ControlError> {
         check_is_believed(pool)?;
+        if matches!(pool.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
+            self.check_ssd_not_on_own(pool)?;
+        }
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
             PoolPhase::Reformatting { former } => self.run_pool(&self.reformat(pool, former)?, volumes).map(|()| true),

@@ -79,6 +79,9 @@ impl Manager {
         watch.begins(pool, Step::Clients);
         let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
         let attached: Vec<&VolumeRecord> = volumes.iter().filter(|volume| self.volume_attached(&volume.name)).collect();
+        // What the path of such a file leads to is not what was served.
+        let strayed: BTreeSet<&str> =
+            attached.iter().filter(|volume| self.tell_what_is_lost_by_the_end(volume)).map(|volume| volume.name.as_str()).collect();
         let mut first_error = None;
         let mut clean = Vec::new();
         // Of a volume whose shards do not all answer nothing is known: it keeps the mark that it may have dirty data.
@@ -111,6 +114,7 @@ impl Manager {
         clean.retain(|volume| volume.attachment.is_none() || is_running && self.left_as_it_is(volume).is_some());
         // One that was given up may still change by what was in flight, and would not answer.
         clean.retain(|volume| !watch.has_given_up(&volume.name));
+        clean.retain(|volume| !strayed.contains(volume.name.as_str()));
         let noted = self.note_stopped(&clean, &dirty_bytes);
         let now: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
         self.leave_attachments(&now);

@@ -61,6 +61,7 @@ impl Manager {
             return Err(error);
         }
         self.events().note(Severity::Info, &record.name, format!("volume added over {}", record.backing));
+        self.warn_of_openers(&record.name, &record.backing);
         self.volume_view(&record.name)
     }
 
@@ -334,6 +335,9 @@ impl Manager {
         let claim = self.claim(&[(Named::Volume, name)], "its removal")?;
         let record = self.volume_record(name)?;
         self.check_unused(&record)?;
+        if !drop_dirty {
+            self.check_not_deleted(&record)?;
+        }
         let attached = self.volume_attached(name);
         if record.may_have_dirty && !drop_dirty && !attached {
             let (trouble, dirty) = {

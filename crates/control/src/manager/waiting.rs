@@ -1,7 +1,9 @@
 //! Volumes that wait for their backing devices, and pools that wait for their SSD, start by themselves; volumes whose device goes away while they run are told of, and go on when it
 //! is back. Looked at once a second: what has to be asked for that is a few small files of the kernel's.
 
+use super::own_ground::OwnFiles;
 use super::pool_start::LostSsds;
+use super::strayed::Strays;
 use super::verdict::Verdict;
 use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
@@ -24,6 +26,8 @@ pub struct Watched {
     exports: WaitingByName,
     names: WaitingByName,
     lost: LostSsds,
+    own: OwnFiles,
+    strays: Strays,
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +111,8 @@ impl Manager {
             }
         }
         self.watch_attachments(&attached);
+        self.watch_own_files(&mut watched.own);
+        self.watch_names(&mut watched.strays, &attached);
         let (known, busy) = {
             let memory = self.memory();
             let is_busy = |v: &&VolumeRecord| memory.claims.has(Named::Volume, &v.name);

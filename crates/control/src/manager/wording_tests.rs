@@ -137,7 +137,7 @@ fn a_change_says_what_changed_or_that_nothing_did() {
     let back = || OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };
     assert_eq!(set(back()), "mode write-back (was write-through)");
     assert_eq!(set(back()), "unchanged: the options already have these values");
-    manager.handle(Action::VolumeStop { name: "v".into(), give_up: false }).expect("nobody uses it");
+    manager.handle(Action::VolumeStop { name: "v".into(), give_up: false, force: false }).expect("nobody uses it");
     assert_eq!(set(OptionsPatch { read_only: None, ..limit() }), "unchanged: the options already have these values");
     let off = OptionsPatch { dirty_limit: Some(Limit::Off), ..OptionsPatch::default() };
     assert_eq!(set(off), "dirty limit off (was 1 GiB); in effect when it runs again");

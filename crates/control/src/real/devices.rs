@@ -7,6 +7,7 @@ use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use device::busy::{self, BusyError};
 use device::identity::{self, DeviceIdentity, identify};
 use device::model::{DiskModel, ModelSet};
+use device::openers;
 use device::signature::{self, OwnMark};
 use device::spec::SpecError;
 use device::system::SystemView;
@@ -90,6 +91,12 @@ pub(super) fn overlap(one: &str, other: &str) -> Result<Option<String>, ControlE
         return Ok(None);
     }
     busy::overlap(one.path(), other.path(), &SystemView::default()).map_err(|e| busy_error(one.path(), e))
+}
+
+/// Which other programs have a device or file open, if any.
+pub(super) fn opened_by_others(spec: &str) -> Option<String> {
+    let openers = openers::others(spec.parse::<DeviceSpec>().ok()?.path(), &SystemView::default());
+    (!openers.is_empty()).then(|| openers::told(&openers))
 }
 
 /// Makes the file of an SSD, allocated.

@@ -4,12 +4,14 @@
 use super::pools::LivePool;
 use super::volumes::{Backing, LiveVolume, PATIENCE};
 use super::{Machine, devices, failed, locked};
+use crate::datapath::StrayedFile;
 use crate::error::{ControlError, Kind};
 use crate::state::{Fact, VolumeRecord};
-use device::{DeviceKind, identity};
+use device::{DeviceKind, OpenDevice, Strayed, identity};
 use engine::api::{Command, VolumeOptions};
 use engine::shard::Proof;
 use runtime::RuntimeError;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +24,12 @@ const LOOKS: u64 = 32;
 const BLOCKS_A_LOOK: usize = 4;
 /// A look that is not answered by then is left out.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What became of the name of a file that is open, for people: `open_as` is the name by which it can still be read.
+pub(super) fn strayed(opened: &OpenDevice, open_as: &Path) -> Option<StrayedFile> {
+    let strayed = opened.strayed()?;
+    Some(StrayedFile { is_deleted: strayed == Strayed::Deleted, open_as: open_as.display().to_string() })
+}
 
 impl Machine {
     /// The volume goes, and with it its handle; what is cached of it stays. Gives why its device may lack what was acknowledged.

@@ -21,6 +21,7 @@ mod lvm_group;
 mod lvm_lock;
 mod mapped;
 mod naming;
+mod own_volumes;
 mod pools;
 mod probe;
 pub(crate) mod records;
@@ -37,12 +38,13 @@ pub use exports::clear_killed_export;
 pub use kept::{EndedExports, clear_left_exports, end_held_exports, end_kept_exports, end_ublk_devices_of};
 pub use mapped::KernelMapper;
 pub use naming::volume_of_device;
+pub use own_volumes::check_own_place;
 pub use runtime::SsdMedium;
 pub use shares::{EndedShares, end_shares_of};
 
 use crate::datapath::{
-    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Notice, Offer, Pending, PoolStarted, Sample, WaitingFor,
-    Withdrawal,
+    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Notice, Offer, Pending, PoolStarted, Sample, StrayedFile,
+    WaitingFor, Withdrawal,
 };
 use crate::error::ControlError;
 use crate::figures::Figures;
@@ -264,6 +266,28 @@ impl DataPath for Machine {
 
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
         devices::overlap(one, other)
+    }
+
+    fn own_volume_below(&self, spec: &str, volumes: &[VolumeRecord]) -> Result<Option<(String, String)>, ControlError> {
+        self.volume_below(spec, volumes)
+    }
+
+    fn backing_strayed(&self, volume: &str) -> Option<StrayedFile> {
+        let live = self.volume(volume).ok()?;
+        let opened = locked(&live.backing)
+            .as_ref()
+            .and_then(|backing| backing.opened.another_handle().ok().map(|open| (open, backing.opened.descriptor_path())));
+        let (opened, open_as) = opened?;
+        letting_go::strayed(&opened, &open_as)
+    }
+
+    fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
+        let pool = self.pool(pool).ok()?;
+        letting_go::strayed(pool.opened(), &pool.opened().descriptor_path())
+    }
+
+    fn opened_by_others(&self, spec: &str) -> Option<String> {
+        devices::opened_by_others(spec)
     }
 
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {

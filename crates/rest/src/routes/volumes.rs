@@ -98,7 +98,7 @@ pub async fn volume_start(State(app): Shared, Name(name): Name, _: Nothing) -> A
     responses((status = 200, description = "It is stopped, and its backing device is free.", body = Done))
 )]
 pub async fn volume_stop(State(app): Shared, Name(name): Name, Asked(asked): Asked<Stopping>, _: Nothing) -> Answered {
-    run(&app, Action::VolumeStop { name, give_up: asked.give_up }).await
+    run(&app, Action::VolumeStop { name, give_up: asked.give_up, force: asked.force }).await
 }
 
 /// Drops the clean cache of a volume.
@@ -184,7 +184,7 @@ pub struct Removing {
     drop_dirty: bool,
 }
 
-/// What is lost.
+/// How a volume is stopped, and what is lost.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -192,6 +192,9 @@ pub struct Stopping {
     /// Also if its backing device does not answer: requests in flight fail; dirty data stays on the SSD.
     #[serde(default)]
     give_up: bool,
+    /// Also if its backing file, or its SSD's with dirty data, was deleted meanwhile, and is lost by that.
+    #[serde(default)]
+    force: bool,
 }
 
 /// Which range.
