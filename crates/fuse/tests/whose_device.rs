@@ -52,7 +52,7 @@ fn a_number_that_another_has_by_now_is_left_alone() {
         std::fs::write(&queue, "64").expect("root may set it");
         assert!(export.is_lost() && export.users().is_none(), "whoever has that number now is no user of ours");
         match ending {
-            "stop" => export.stop(stage.runtime()).expect("nothing is left to detach"),
+            "stop" => drop(export.stop(stage.runtime()).expect("nothing is left to detach")),
             "abandon" => export.abandon(stage.runtime(), Duration::from_secs(30)).expect("nothing is left to detach"),
             _ => drop(export),
         }
