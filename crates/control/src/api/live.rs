@@ -55,7 +55,7 @@ pub struct VolumeSample {
     /// Latencies by "all", "read", "write" and by outcome ("ram_hit", "ssd_hit", "miss", "bypass", "write_back", "write_through"); only those
     /// that had requests.
     pub latency: BTreeMap<String, LatencyPoint>,
-    /// What a request would take without the cache, in microseconds: the mean of the misses lately; before the first of them, of what went around the cache.
+    /// What a request would take without the cache, in microseconds: the mean of the misses lately; before the first of them, of what bypassed the cache.
     /// Null until the backing device has served anything.
     pub baseline_us: Option<f64>,
     /// Dirty bytes, now; null if unknown.
