@@ -5,6 +5,7 @@ mod content;
 mod growth;
 mod labels;
 mod large;
+mod themes;
 
 use engine::api::VolumeOptions;
 use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
@@ -12,6 +13,7 @@ use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
 use crate::disk::Pace;
 use crate::disk::faults::Faults;
 use crate::prng::Prng;
+use themes::{THEMES, Theme, faults};
 
 pub use content::{ContentPlan, ContentSetting, ENCODING_NS, Level};
 pub use labels::LabelPlan;
@@ -178,66 +180,6 @@ fn options(prng: &mut Prng) -> VolumeOptions {
 fn pace(prng: &mut Prng, slow: bool) -> Pace {
     let io_ns = if slow { prng.pick(&[100_000, 4_000_000]) } else { prng.pick(&[20_000, 100_000]) };
     Pace { io_ns, flush_ns: io_ns * prng.pick(&[1, 10]), early_per_10k: prng.pick(&[0, 2_000, 5_000]) }
-}
-
-/// What kind of device faults a run has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Theme {
-    Quiet,
-    Latency,
-    SsdErrors,
-    BackingErrors,
-    SsdCorruption,
-    SsdFlush,
-    BackingFlush,
-    SsdLies,
-    SsdLeaves,
-    All,
-}
-
-const THEMES: [(Theme, u32); 10] = [
-    (Theme::Quiet, 40),
-    (Theme::Latency, 10),
-    (Theme::SsdErrors, 8),
-    (Theme::BackingErrors, 8),
-    (Theme::SsdCorruption, 10),
-    (Theme::SsdFlush, 6),
-    (Theme::BackingFlush, 6),
-    (Theme::SsdLies, 3),
-    (Theme::SsdLeaves, 5),
-    (Theme::All, 4),
-];
-
-fn latency(faults: &mut Faults, prng: &mut Prng) {
-    faults.spike_per_10k = prng.pick(&[0, 100, 1000]);
-    faults.hang_per_10k = prng.pick(&[0, 0, 10, 50]);
-}
-
-fn faults(theme: Theme, ssd: bool, prng: &mut Prng) -> Faults {
-    let mut faults = Faults::none();
-    (faults.on, faults.budget) = (true, prng.pick(&[1, 3, 10]));
-    let is = |wanted: Theme| theme == wanted || theme == Theme::All;
-    if is(Theme::Latency) || prng.percent(20) {
-        latency(&mut faults, prng);
-    }
-    if is(if ssd { Theme::SsdErrors } else { Theme::BackingErrors }) {
-        faults.read_error_per_10k = prng.pick(&[0, 50, 300]);
-        faults.write_error_per_10k = prng.pick(&[0, 50, 300]);
-        faults.sticky_percent = prng.pick(&[0, 30]);
-    }
-    if is(if ssd { Theme::SsdFlush } else { Theme::BackingFlush }) {
-        faults.flush_error_per_10k = prng.pick(&[100, 1000]);
-    }
-    if ssd && is(Theme::SsdCorruption) {
-        let rate = prng.pick(&[30, 100, 500]);
-        if prng.percent(70) {
-            faults.corrupt_read_per_10k = rate;
-        } else {
-            faults.corrupt_write_per_10k = rate;
-        }
-    }
-    faults.lies = ssd && theme == Theme::SsdLies;
-    faults
 }
 
 impl Plan {

@@ -6,6 +6,7 @@ pub mod connections;
 pub mod devices;
 pub mod disks;
 pub mod done;
+pub mod events;
 pub mod history;
 pub mod insight;
 pub mod jobs;
@@ -20,6 +21,7 @@ pub use connections::{AppConnect, AppDisconnect, Connected, ConnectionView};
 pub use devices::{DeviceExamine, DeviceState, DeviceView};
 pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
+pub use events::{EventView, Severity};
 pub use history::{HistoryQuery, HistoryView};
 pub use insight::{
     AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamRuleNew,
@@ -674,42 +676,4 @@ pub struct StatsView {
     /// By disk beside a cache.
     #[serde(default)]
     pub disks: BTreeMap<String, VolumeStats>,
-}
-
-/// How grave an event is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Something works less well than it should.
-    Warning,
-    /// Data or service is in danger; somebody must act.
-    Error,
-}
-
-impl Severity {
-    /// The word on the wire.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
-    }
-}
-
-/// An event.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct EventView {
-    /// Grows by one with each event of this daemon's life.
-    pub number: u64,
-    /// Seconds since 1970.
-    pub unix_s: u64,
-    /// How grave.
-    pub severity: Severity,
-    /// Pool or volume.
-    pub object: String,
-    /// What, as one sentence.
-    pub message: String,
 }

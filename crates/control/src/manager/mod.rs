@@ -52,6 +52,7 @@ mod shares;
 mod single;
 pub mod stamps;
 pub mod start;
+mod starting;
 mod stop;
 pub mod stop_watch;
 mod strayed;
@@ -160,7 +161,7 @@ struct Shared {
     /// The stop is a restart.
     restarts: OnceLock<()>,
     /// The start under way.
-    starting: start::Starting,
+    starting: starting::Starting,
     /// The stop under way.
     stop_watch: OnceLock<Arc<stop_watch::Watch>>,
     /// Who writes to which SSD what is known of its pool.
@@ -337,7 +338,7 @@ impl Manager {
             stop_limit: OnceLock::new(),
             own_files: OnceLock::new(),
             restarts: OnceLock::new(),
-            starting: start::Starting::default(),
+            starting: starting::Starting::default(),
             stop_watch: OnceLock::new(),
             records: records::Turns::default(),
         };

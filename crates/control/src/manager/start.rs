@@ -13,6 +13,7 @@
 
 use super::claims::Claim;
 use super::guard::guarded;
+use super::starting::{SSD_WAITED_FOR, judged_silent};
 use super::verdict::{self, Verdict};
 use super::{LivePool, LiveVolume, Manager, Trouble};
 use crate::api::{Health, Severity};
@@ -22,18 +23,8 @@ use crate::names::Named;
 use crate::recognise;
 use crate::state::{BackingIdentity, PoolPhase, PoolRecord, State, VolumePhase, VolumeRecord};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 use types::Mode;
-
-/// How soon it is told that a device does not answer.
-const TOLD_AFTER: Duration = Duration::from_secs(2);
-/// How long a backing device is waited for then: what a disk that spins up needs.
-const WAITED_FOR: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(8) };
-/// The same of an SSD: what a command takes that the kernel repeats.
-const SSD_WAITED_FOR: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(30) };
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What a start came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,57 +35,6 @@ pub struct Started {
     pub volumes: usize,
     /// Pools and volumes that are not, or not with their cache.
     pub troubled: usize,
-}
-
-/// Pools that the daemon's start has begun to start.
-#[derive(Debug, Default)]
-pub(super) struct Starting {
-    /// By name: whether it waits for its SSD.
-    pools: Mutex<BTreeMap<String, bool>>,
-    changed: Condvar,
-}
-
-impl Starting {
-    fn pools(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
-        self.pools.lock().expect("no holder of this lock panics")
-    }
-
-    fn begins(&self, pool: &str) {
-        self.pools().insert(pool.into(), false);
-    }
-
-    /// It has ended, however it did, when what this gives is dropped.
-    fn ends(&self, pool: &str) -> impl Drop {
-        Ended { starting: self, pool: pool.into() }
-    }
-
-    /// It waits for its SSD.
-    fn waits(&self, pool: &str) {
-        if let Some(waits) = self.pools().get_mut(pool) {
-            *waits = true;
-        }
-        self.changed.notify_all();
-    }
-
-    /// Waits for all that do not wait themselves.
-    fn wait(&self) {
-        let mut pools = self.pools();
-        while pools.values().any(|waits| !waits) {
-            pools = self.changed.wait(pools).expect("no holder of this lock panics");
-        }
-    }
-}
-
-struct Ended<'a> {
-    starting: &'a Starting,
-    pool: String,
-}
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.starting.pools().remove(&self.pool);
-        self.starting.changed.notify_all();
-    }
 }
 
 /// By volume: the verdict, what the device is like now, and whether anything may have been dirty before this start.
@@ -171,59 +111,6 @@ impl Manager {
             }
         }
         self.shared.starting.wait();
-    }
-
-    /// Asks the backing devices, all at once, whether they answer. One that does not, yet, holds up nothing but its own volume, which starts by
-    /// itself when it does. Gives the volumes whose devices answer, and the others.
-    fn asked_at_start(&self, wanted: Vec<VolumeRecord>) -> (Vec<VolumeRecord>, Vec<VolumeRecord>) {
-        let silent: Vec<bool> = std::thread::scope(|scope| {
-            let ask = |volume: &VolumeRecord| {
-                // What lies under an attached device may have to be led there first.
-                let may_be_asked = volume.attachment.is_none();
-                let is_silent = may_be_asked && self.data().is_silent(&volume.backing, TOLD_AFTER) && {
-                    let problem = format!("its backing device {} does not answer so far", volume.backing);
-                    self.events().note(Severity::Warning, &volume.name, &problem);
-                    let trouble = Trouble { problem, remedy: "check it: the volume starts by itself when it answers".into() };
-                    self.set_live_volume(&volume.name, |live| live.trouble = Some(trouble));
-                    self.stays_silent(&volume.backing, WAITED_FOR)
-                };
-                if !is_silent {
-                    self.set_live_volume(&volume.name, |live| live.trouble = None);
-                }
-                is_silent
-            };
-            let asked: Vec<_> = wanted.iter().map(|volume| scope.spawn(move || ask(volume))).collect();
-            asked.into_iter().map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        });
-        let (silent, answering): (Vec<_>, Vec<_>) = wanted.into_iter().zip(silent).partition(|(_, silent)| *silent);
-        let records = |them: Vec<(VolumeRecord, bool)>| them.into_iter().map(|(volume, _)| volume).collect();
-        (records(answering), records(silent))
-    }
-
-    fn stays_silent(&self, spec: &str, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        while self.data().is_silent(spec, LOOK) {
-            if Instant::now() >= until || self.is_stopping() {
-                return true;
-            }
-            std::thread::sleep(LOOK);
-        }
-        false
-    }
-
-    /// The start does not wait for a pool whose SSD does not answer.
-    fn wait_for_ssd(&self, pool: &PoolRecord) {
-        if !self.data().is_silent(&pool.ssd, TOLD_AFTER) {
-            return;
-        }
-        let problem = format!("its SSD {} does not answer so far", pool.ssd);
-        self.events().note(Severity::Warning, &pool.name, &problem);
-        let trouble = Trouble { problem, remedy: "check it: the pool starts by itself when it answers".into() };
-        self.set_live_pool(&pool.name, |live| live.trouble = Some(trouble));
-        self.shared.starting.waits(&pool.name);
-        if !self.stays_silent(&pool.ssd, SSD_WAITED_FOR) {
-            self.set_live_pool(&pool.name, |live| live.trouble = None);
-        }
     }
 
     pub(super) fn save_before_first_io(&self, judged: &Judged) -> Result<(), ControlError> {
@@ -747,12 +634,6 @@ fn renumber(volume: &mut VolumeRecord, pool: &mut PoolRecord) {
     pool.next_volume_id += 1;
     volume.cache_stale = false;
     volume.past.clear();
-}
-
-fn judged_silent(volume: &VolumeRecord) -> (Verdict, BackingIdentity, bool) {
-    let problem = format!("its backing device {} does not answer", volume.backing);
-    let verdict = Verdict::Refuse(problem, "check it: the volume starts by itself when it answers".into());
-    (verdict, BackingIdentity::default(), volume.may_have_dirty)
 }
 
 fn refused(volume: &VolumeRecord, problem: &str, remedy: &str) -> ControlError {

@@ -1,0 +1,78 @@
+//! What calls to the data path give back: what a start, a check or a comparison found, and where a volume is offered.
+
+use crate::words::OnRestart;
+use std::collections::BTreeMap;
+
+/// What came of checking a part of a running pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckedPart {
+    /// Parts the pool has.
+    pub parts: u32,
+    /// Blocks compared.
+    pub blocks: u64,
+    /// Of them, bad clean ones, which are dropped.
+    pub clean_bad: u64,
+    /// Of them, bad dirty ones.
+    pub dirty_bad: u64,
+    /// Volume and first byte of some of them.
+    pub dirty_bad_at: Vec<(String, u64)>,
+}
+
+/// What the inspection of a pool at rest has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Inspected {
+    /// In words; not all, if there are very many.
+    pub problems: Vec<String>,
+    /// How many there are.
+    pub problems_count: u64,
+}
+
+/// What a pool's start found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolStarted {
+    /// The superblock's session number of this start.
+    pub session: u64,
+    /// Bytes of the SSD in use.
+    pub size_bytes: u64,
+    /// The report of the recovery, one clause each.
+    pub recovery: Vec<String>,
+    /// Numbers (in the log) of volumes whose dirty data may be damaged; they must not be served as if nothing had happened.
+    pub damaged: Vec<u32>,
+    /// Dirty bytes found, by number; volumes without any may be missing.
+    pub dirty_bytes: BTreeMap<u32, u64>,
+    /// The SSD was lost in this life of the daemon, and came back without writes that were
+    /// acknowledged and not flushed.
+    pub has_lost_writes: bool,
+    /// The serial of the copy of the state on the SSD; 0 if there was none. No lower one is written after it.
+    pub serial: u64,
+    /// The number in the log that the next volume gets, as the SSD has it.
+    pub next_volume_id: u32,
+    /// What an administrator should know of the state and of its copy on the SSD, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// What came of comparing a sample of clean cached blocks with the backing device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// Blocks compared.
+    pub compared: u64,
+    /// Blocks that differed.
+    pub different: u64,
+}
+
+/// Where a volume is offered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Offer {
+    /// `/dev/loopN`, a URI.
+    pub place: String,
+    /// A name that stays the same over restarts (`/dev/hearth/NAME`), if it could be made.
+    pub stable_path: Option<String>,
+    /// Why it could not be made: a sentence that ends with what to use instead.
+    pub nameless: Option<String>,
+    /// What an administrator should know, one sentence each.
+    pub warnings: Vec<String>,
+    /// What its users see while the daemon is gone and comes back.
+    pub on_restart: OnRestart,
+    /// What was chosen where there was a choice, and why.
+    pub note: Option<String>,
+}
