@@ -156,6 +156,8 @@ export interface DiskView {
   ssd: string;
   pieces: DiskPiece[];
   size_bytes: number;
+  /** Since its last change of size: who has the new one, and who gets it when. */
+  size_reach?: string[];
   checksummed: boolean;
   /** Null until it was served. */
   sector_bytes?: number | null;
@@ -307,6 +309,8 @@ export interface VolumeAdd {
 export interface VolumeSet {
   options?: OptionsPatch;
   accept_backing?: boolean;
+  /** How it is exported from now on, and no other way. */
+  exports?: string[] | null;
 }
 
 export interface VolumeWarm {
@@ -338,6 +342,9 @@ export interface VolumeStats {
   writes: number;
   written_bytes: number;
   flushes: number;
+  /** Of them, those that had to wait for the backing device. */
+  backing_flushes?: number;
+  backing_flush_longest_ns?: number;
   discards: number;
   own_reads: number;
   own_read_bytes: number;
