@@ -96,7 +96,8 @@ fn values_of(path: &str, id: &str) -> Option<Values> {
 fn with_values(command: Command, path: &str) -> Command {
     let command = command.mut_args(|arg| match values_of(path, arg.get_id().as_str()) {
         None => arg,
-        Some(Values::Path) => arg.value_hint(ValueHint::AnyPath),
+        Some(Values::Path) if arg.get_action().takes_values() => arg.value_hint(ValueHint::AnyPath),
+        Some(Values::Path) => arg,
         Some(Values::Words(words)) => {
             arg.add(ArgValueCandidates::new(move || words.iter().map(|word| CompletionCandidate::new(*word)).collect::<Vec<_>>()))
         }

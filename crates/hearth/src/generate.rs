@@ -135,8 +135,15 @@ fn examples(command: &str) -> Vec<String> {
 
 /// The section of a manual page that has them.
 fn examples_page(command: &str) -> String {
-    let found = examples(command);
-    if found.is_empty() || command == "hearth" {
+    if command == "hearth" {
+        return String::new();
+    }
+    // A command without examples of its own has those of the commands beside it.
+    let found = match (examples(command), command.rsplit_once(' ')) {
+        (none, Some((above, _))) if none.is_empty() && above != "hearth" => return examples_page(above),
+        (found, _) => found,
+    };
+    if found.is_empty() {
         return String::new();
     }
     let verbatim = |text: &String| text.replace('\\', "\\e").replace('-', "\\-").replace("\n.", "\n\\&.");

@@ -53,8 +53,8 @@ impl Interrupt {
     /// # Errors
     /// If the kernel refuses.
     pub fn watch_termination(&self) -> std::io::Result<()> {
-        let others = crate::signals::that_end().into_iter().filter(|signal| *signal != signal_hook::consts::SIGINT);
-        others.map(|signal| signal_hook::flag::register(signal, self.pressed.clone()).map(drop)).collect()
+        let mut others = crate::signals::that_end().into_iter().filter(|signal| *signal != signal_hook::consts::SIGINT);
+        others.try_for_each(|signal| signal_hook::flag::register(signal, self.pressed.clone()).map(drop))
     }
 
     /// True once it was pressed.

@@ -40,7 +40,7 @@ pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
     let Recording { requests, doubts } = traces::read::read_recording(&options.trace)
         .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace, .csv, .blkparse or .iolog file, plain or .zst"))?;
-    doubts.iter().for_each(|doubt| eprintln!("hearth: note: {doubt}"));
+    doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));
     let report = patiently("replaying", || {
         let stream = Stream::new(&requests);
         // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.

@@ -120,7 +120,7 @@ mod tests {
             (&["pool", "create", "p", "q", "--ssd", "/x"], "\"q\" is one word too many"),
             (&["pool", "create", "p", "--ssd"], "--ssd <PATH> has no value"),
             (&["pool", "create", "p", "--ssd", "/x", "--ssd", "/y"], "--ssd <PATH> is given twice"),
-            (&["volume", "set", "v", "--read-only", "--read-write"], "--read-write cannot be given together with --read-only"),
+            (&["volume", "set", "v", "--read-only", "--read-write"], "--read-only cannot be given together with --read-write"),
             (&["job", "cancel", "x"], "<ID>: \"x\" is not a whole number"),
             (
                 &["serve", "--listen", "7420"],

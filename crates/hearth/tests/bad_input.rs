@@ -122,7 +122,7 @@ fn refusals_of_the_daemon_change_nothing() {
         (&["pool", "create", "q", "--ssd", "/nonexistent/ssd"], 1, "there is no such file or device"),
         (&["pool", "create", "q", "--ssd", "/dev/null"], 1, "character device"),
         (&["pool", "create", "q", "--ssd", "/"], 1, "directory"),
-        (&["pool", "create", "q", "--ssd", &new, "--size", "8P"], 1, "no room"),
+        (&["pool", "create", "q", "--ssd", &new, "--size", "8P"], 1, "a pool can use 16 TiB; give at most --size 16384GiB"),
         (&["pool", "create", "q", "--ssd", &deep, "--size", "128M"], 1, "no/new.img"),
         (&["pool", "create", "q", "--ssd", &new, "--size", "1M"], 2, "--size must be at least"),
         (&["pool", "create", "q", "--ssd", &swap, "--size", "1T"], 1, "less than the 1 TiB of --size"),

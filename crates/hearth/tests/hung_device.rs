@@ -311,7 +311,7 @@ fn disks_that_died_or_hang_are_managed_without_a_restart() {
     let told = place.must(&["volume", "stop", through]);
     assert!(told.contains("may lack what was written last") && !told.contains("complete and free"), "{told}");
     place.must(&["volume", "remove", through]);
-    place.must_fail(&["volume", "remove", back], 1, "dirty data");
+    place.must_fail(&["volume", "remove", back], 1, "stay dirty");
     place.must(&["volume", "remove", back, "--drop-dirty"]);
     place.must_fail(&["volume", "stop", hung], 1, &format!("hearth volume stop {hung} --give-up"));
     assert_eq!(place.json(&["volume", "show", hung])["health"], "running", "it goes on when its device answers");

@@ -41,7 +41,7 @@ fn a_large_ssd_serves_on_any_number_of_processors_and_comes_back_after_a_crash()
     let options = ["--mode", "write-back", "--admission", "always", "--export", "nbd", "--write-cache-depth", "24h"];
     let uri = place.must(&[&["volume", "add", "v", "--backing", "disk.img", "--pool", "large"][..], &options].concat());
     let mut client = Client::connect(uri.trim());
-    let offsets = || (0..500).map(|n: u64| (n * 7 << 20) % (4 << 30) + n * BLOCK_BYTES);
+    let offsets = || (0..500).map(|n: u64| ((n * 7) << 20) % (4 << 30) + n * BLOCK_BYTES);
     offsets().for_each(|offset| client.write(offset, &data(offset / BLOCK_BYTES)).expect("a write"));
     daemon.kill();
     let daemon = place.daemon();

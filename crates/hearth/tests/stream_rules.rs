@@ -123,7 +123,7 @@ fn what_is_no_rule_is_refused() {
     let list = place.must(&["stream", "rule", "list"]);
     assert!(list.contains("On volumes those for processes are not asked yet"), "{list}");
     place.must_fail(&["stream", "rule", "add", "--class", "scan"], 2, "--process");
-    place.must_fail(&["stream", "rule", "add", "--process", "x", "--cgroup", "/y", "--class", "scan"], 2, "cannot be used with");
+    place.must_fail(&["stream", "rule", "add", "--process", "x", "--cgroup", "/y", "--class", "scan"], 2, "cannot be given together with");
     place.must_fail(
         &["stream", "rule", "remove", "7"],
         1,

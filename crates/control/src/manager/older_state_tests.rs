@@ -76,7 +76,8 @@ fn what_is_dirty_on_the_ssd_is_never_dropped_whatever_an_older_state_says() {
         must(manager, add("w", "/disk2", "write-back"));
         assert!(world.write("w", 2));
     };
-    let ways: [(&str, &dyn Fn(&Manager, &World)); 3] = [("v", &write_back), ("v", &anew), ("w", &another)];
+    type Way<'a> = (&'a str, &'a dyn Fn(&Manager, &World));
+    let ways: [Way<'_>; 3] = [("v", &write_back), ("v", &anew), ("w", &another)];
     for (dirty, after) in ways {
         let (world, older, newest) = older(after);
         let before = log_of(&world);

@@ -51,7 +51,8 @@ pub(super) fn read(reader: &mut Reader) -> Vec<Option<Sealed>> {
 fn goes_on(reader: &mut Reader, mut segments: impl Iterator<Item = u32>) -> bool {
     let (mut looks, mut stride) = (0_u32, 1);
     while let Some(physical) = segments.nth(stride - 1) {
-        if reader.session_at(physical).is_none_or(|session| session >= reader.session) {
+        // 0: there is no footer. That is no session, also where the log was never used.
+        if reader.session_at(physical).is_none_or(|session| session > 0 && session >= reader.session) {
             return true;
         }
         looks += 1;

@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(from(&shown, "socket"), ("/env.sock", "HEARTH_SOCKET"));
         assert_eq!(from(&shown, "log.filter"), ("trace", "HEARTH_LOG"));
         assert_eq!(from(&shown, "reactors"), ("3", "/c.toml, line 3"));
-        assert_eq!(from(&shown, "api.listen"), ("off", "default"));
+        assert_eq!(from(&shown, "api.listen"), ("127.0.0.1:7420, once `hearth console` is run", "default"));
     }
 
     #[test]

@@ -209,6 +209,7 @@ impl Manager {
     pub(super) fn disk_remove(&self, name: &str, lose_content: bool) -> Result<(), ControlError> {
         let (_claim, disk) = self.claim_disk(name, "its removal")?;
         let pool = self.pool_record(&disk.pool)?;
+        self.check_state_is_newest(&pool)?;
         let volume = disk.as_volume(&pool.ssd);
         self.check_unused(&volume)?;
         if !lose_content {
