@@ -333,7 +333,7 @@ mod tests {
             watch.advance(time_ms);
             watch.count(Totals { read_blocks: 1, ..Totals::default() });
             let growing = if n < 225_000 { 2_000 } else { 12_000 };
-            let block = if line_hash(n, 1) % 2 == 0 { line_hash(n, 5) % 1000 } else { 1000 + line_hash(n, 5) % growing };
+            let block = if line_hash(n, 1).is_multiple_of(2) { line_hash(n, 5) % 1000 } else { 1000 + line_hash(n, 5) % growing };
             watch.see(Seen { block: line_hash(block, 3) % (1 << 40), is_write: false, is_scan: false, time_ms });
         }
         let answer = answer(&watch, &question());
