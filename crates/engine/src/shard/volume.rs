@@ -290,6 +290,7 @@ mod tests {
         let mut backing = Backing::default();
         let extent = |number| ExtentKey(number);
         backing.note_range_write(extent(10)..extent(20), false);
+        assert_eq!(backing.owed, backing.written, "a client's flush has to cover it");
         backing.note_range_write(extent(40)..extent(50), true);
         let first = backing.written;
         backing.note_range_write(extent(20)..extent(30), false);

@@ -29,7 +29,7 @@ const RARE: [(u32, u64); 4] = [(4, 20_000), (11, 8000), (17, 8000), (47, 20_000)
 /// * 92, once in as many runs in which dirty blocks outgrow the log, since destage must wait exactly as
 ///   long as a block rests that could not be read: `crates/engine/tests/bad_cached_copy.rs`.
 /// * 94 was met by none of 2000 runs: the power must go between the end of a long discard and the next flush
-///   of its device. No other test stands guard yet.
+///   of its device. `crates/engine/src/shard/volume.rs`.
 ///
 /// A few runs of each are looked at all the same.
 pub const STILL_ALIVE: [u32; 8] = [13, 54, 59, 66, 90, 91, 92, 94];
