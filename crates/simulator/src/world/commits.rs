@@ -66,7 +66,9 @@ impl World<'_> {
     pub fn maybe_hold_backing(&mut self, volume: u16, op: Op, request: u64) {
         // Drawn from what there is, so that other runs are what they were.
         let looks = (self.plan.seed / 7).is_multiple_of(3) && request.is_multiple_of(2);
-        let sound = self.safety && !self.ssd_failed && self.plan.shortage_ns == 0 && !self.plan.ssd_leaves;
+        // What has no log flushes its devices, and nothing else.
+        let has_log = self.builder.uses_ssd();
+        let sound = has_log && self.safety && !self.ssd_failed && self.plan.shortage_ns == 0 && !self.plan.ssd_leaves;
         if op != Op::Flush || !looks || !sound {
             return;
         }
