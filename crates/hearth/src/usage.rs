@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The option parser's report as one sentence, with the help to read.
 pub fn failure(error: &clap::Error) -> Failure {
-    let command = command_of(std::env::args().skip(1));
+    let command = command_of(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()));
     Failure::usage(sentence(error), &format!("see `hearth{command} --help`"))
 }
 

@@ -70,6 +70,10 @@ fn usage_is_status_two() {
     for (arguments, part) in USAGE {
         place.must_fail(arguments, 2, part);
     }
+    // A word that is not UTF-8 is a mistake as any other.
+    let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff");
+    let output = place.command(&["pool", "show"]).arg(odd).arg("--nothing").output().expect("the program is there");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(!support::exists(place.path("state")), "a refused command leaves nothing behind");
 }
 

@@ -14,8 +14,9 @@ struct Served(Child);
 impl Served {
     fn start(place: &Place, stdout: Stdio, stderr: Stdio) -> Served {
         let child = place.command(&["serve"]).stdout(stdout).stderr(stderr).spawn().expect("the binary runs");
-        let served = Served(child);
+        let mut served = Served(child);
         while place.run(&["pool", "list"]).status != Some(0) {
+            assert!(served.0.try_wait().is_ok_and(|ended| ended.is_none()), "the daemon has ended");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         served
