@@ -612,6 +612,10 @@ impl Plan {
         if own.percent(15) {
             plan.use_ranges(own);
         }
+        let own = &mut Prng::new(seed).fork(34);
+        if own.percent(6) {
+            plan.enlarge(own);
+        }
         plan.keep_sizes();
         let own = &mut Prng::new(seed).fork(29);
         if own.percent(10) {

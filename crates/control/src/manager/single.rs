@@ -22,7 +22,13 @@ use crate::state::{VolumePhase, VolumeRecord};
 impl Manager {
     /// Starts a volume that does not run; one that lost its backing device, or was left alone with it, is brought down first.
     pub(super) fn volume_start(&self, name: &str) -> Result<String, ControlError> {
-        let _claim = self.claim(&[(Named::Volume, name)], "its start")?;
+        self.volume_record(name)?;
+        let claim = self.claim(&[(Named::Volume, name)], "its start");
+        // A long job has it. Whoever wants it to run has what they want.
+        if claim.is_err() && self.runs_whole(name) {
+            return Ok("it is already running".into());
+        }
+        let _claim = claim?;
         let record = self.volume_record(name)?;
         let live = self.memory().volumes.get(name).cloned();
         if live.is_some_and(|live| live.attached && matches!(live.health, Health::Running | Health::Degraded)) {
@@ -54,6 +60,13 @@ impl Manager {
                 Err(error)
             }
         }
+    }
+
+    /// Whether a volume is served, with all of its exports.
+    fn runs_whole(&self, name: &str) -> bool {
+        let memory = self.memory();
+        let whole = |live: &LiveVolume| live.attached && live.health == Health::Running && live.lacking.is_empty();
+        memory.volumes.get(name).is_some_and(whole)
     }
 
     /// Brings up a volume that is claimed, by the same steps as at the daemon's start.

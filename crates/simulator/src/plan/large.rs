@@ -7,7 +7,7 @@ use types::EXTENT_SECTORS;
 
 impl Plan {
     /// A pool as a large SSD has it.
-    fn enlarge(&mut self, prng: &mut Prng) {
+    pub(super) fn enlarge(&mut self, prng: &mut Prng) {
         (self.shards, self.segment_bytes) = (prng.pick(&[4, 7, 16]), 64 << 10);
         let segments = prng.pick(&[8, 12, 100, 300]);
         self.ssd_bytes = (1 << 20) + (1 << 20) + u64::from(self.shards) * segments * self.segment_bytes;
