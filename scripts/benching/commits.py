@@ -17,6 +17,11 @@ MIB = 1 << 20
 LARGE_MIB = 40
 
 
+def loop_in(lines):
+    """The loop device among what was printed."""
+    return next(word for line in lines for word in line.split() if word.startswith("/dev/loop"))
+
+
 class Places:
     """A volume `v` and a bare disk `s` of one daemon, each as a loop device."""
 
@@ -24,9 +29,8 @@ class Places:
         self.daemon = Daemon(name)
         run("truncate", "-s", f"{DISK_GIB}G", f"{self.daemon.place}/disk.img")
         made = self.daemon.volume(f"model:{MODEL}:{self.daemon.place}/disk.img", "--mode", "write-back", "--export", "loop", ssd_mib=SSD_MIB, ram="32MiB")
-        self.volume = next(line for line in made if line.startswith("/dev/loop"))
-        made = self.daemon("disk", "create", "s", "--pool", "p", "--size", "2GiB", "--export", "loop").splitlines()
-        self.ssd = next(line for line in made if line.startswith("/dev/loop"))
+        self.volume = loop_in(made)
+        self.ssd = loop_in(self.daemon("disk", "create", "s", "--pool", "p", "--size", "2GiB", "--export", "loop").splitlines())
 
     def mounted(self, device):
         """A fresh ext4 on the device; nothing of it is initialised later, beside what is measured."""

@@ -12,6 +12,7 @@ use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
 use crate::preload::Piece;
 use crate::preload::plan::PIECE_BYTES_MAX;
+use crate::ssd_content::SsdContent;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -233,6 +234,14 @@ pub trait DataPath: Send + Sync {
     /// Looks at an SSD without changing it.
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError>;
 
+    /// What is on the SSD of a pool that does not run: its volumes, what is dirty of them, and what it says of the state. Changes nothing.
+    ///
+    /// # Errors
+    /// If it carries no pool, or cannot be read.
+    fn look_into_ssd(&self, path: &str) -> Result<SsdContent, ControlError> {
+        Err(ControlError::Unknown { named: "device", name: path.into() })
+    }
+
     /// Looks at a backing device (a path or `model:SET:FILE`) without changing it.
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError>;
 
@@ -291,6 +300,14 @@ pub trait DataPath: Send + Sync {
     /// Which other programs have a device or file open, in words; `None` if none is seen.
     fn opened_by_others(&self, _spec: &str) -> Option<String> {
         None
+    }
+
+    /// Whether nothing but zeroes is on a device that may become an SSD: at its begin and its end, and in samples between.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn is_blank(&self, _path: &str) -> Result<bool, ControlError> {
+        Ok(false)
     }
 
     /// Makes a file of that size for an SSD. Fails if there is anything of that name.

@@ -402,9 +402,10 @@ impl ControlError {
                     "remove them first with `hearth volume remove NAME`, or remove them and their dirty data with `hearth pool destroy {name} --force`"
                 )
             }
-            ControlError::OlderState { .. } => {
-                "put the newest state.json back into the state directory and start the daemon again: nothing on the SSD was changed".into()
-            }
+            ControlError::OlderState { path, .. } => format!(
+                "nothing on it was changed: put the newest state.json back and start the daemon again, or take in what the SSD says with \
+                 `hearth pool import {path}`"
+            ),
             ControlError::SecondDaemon { .. } => "stop that one first, or give this one its own --state and --socket".into(),
             ControlError::Stopped => "resume it with `hearth job resume ID`, or start it again".into(),
             ControlError::Stopping => "try again when it is running".into(),

@@ -5,7 +5,7 @@
 //!   the runtime.
 //! * [`state`], [`store`], [`lock`], [`places`]: what is remembered, where, and by one daemon only. [`recognise`]: whether a device is the one that
 //!   was recorded.
-//! * [`on_ssd`]: the copy of a pool's part of the state on its SSD.
+//! * [`on_ssd`]: the copy of a pool's part of the state on its SSD; [`ssd_content`]: what a state would have of an SSD that it does not know.
 //! * [`mapped`]: what it needs to attach a volume to a device in use. [`rescue`]: such devices go on without hearth.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`error`]: every sentence that can go wrong.
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
@@ -33,6 +33,7 @@ pub mod manager;
 pub mod mapped;
 pub mod memory;
 pub mod names;
+pub mod on_blank_ssd;
 pub mod on_ssd;
 pub mod options;
 pub mod places;
@@ -47,6 +48,7 @@ pub mod sectors;
 pub mod series;
 mod server_events;
 pub mod socket_path;
+pub mod ssd_content;
 pub mod state;
 pub mod stats;
 pub mod store;

@@ -3,6 +3,7 @@
 
 use crate::error::ControlError;
 use crate::human;
+use crate::state::OnBlankSsd;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use types::{Admission, Content, Mode, OnSsdLoss, SECTOR_BYTES};
@@ -256,6 +257,14 @@ pub fn content(name: &str) -> Result<Content, ControlError> {
         ControlError::BadOption { option: "--content", problem: format!("has the unknown value {name:?}"), remedy }
     };
     Content::from_name(name).ok_or_else(unknown)
+}
+
+/// Reads what stands after `--on-blank-ssd`.
+///
+/// # Errors
+/// [`ControlError::BadOption`] for another word.
+pub fn on_blank_ssd(name: &str) -> Result<OnBlankSsd, ControlError> {
+    OnBlankSsd::from_name(name).ok_or_else(|| bad("--on-blank-ssd", format!("has the unknown value {name:?}"), "use stop or make"))
 }
 
 fn bad(option: &'static str, problem: String, remedy: &str) -> ControlError {

@@ -11,6 +11,7 @@
 
 use crate::insight::policies::Rule;
 use crate::names::{self, Named};
+pub use crate::on_blank_ssd::OnBlankSsd;
 use crate::options::Options;
 use crate::uuid::Uuid;
 use crate::words::{self, Export};
@@ -139,6 +140,12 @@ pub struct PoolRecord {
     /// higher one was used with a newer state. 0: there is no copy yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub serial: u64,
+    /// What becomes of it when its SSD is blank.
+    #[serde(default, skip_serializing_if = "OnBlankSsd::is_stop")]
+    pub on_blank_ssd: OnBlankSsd,
+    /// What its SSD is called, as far as it tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssd_identity: Vec<Fact>,
 }
 
 /// A part of an SSD.
@@ -596,6 +603,8 @@ pub(crate) mod samples {
             file_made: false,
             disk_room: None,
             serial: 0,
+            on_blank_ssd: OnBlankSsd::Stop,
+            ssd_identity: Vec::new(),
         }
     }
 

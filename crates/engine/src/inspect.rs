@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use format::checkpoint::LogEnd;
+use format::checkpoint::{CheckpointEntry, LogEnd};
 use format::layout::SuperblockSlot;
 use format::packed::PLACE_UNIT_BYTES;
 use format::{DecodeError, Encoding, Footer, FooterHead, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, Superblock};
@@ -121,6 +121,35 @@ pub fn inspect(medium: &mut dyn Medium, progress: &mut dyn FnMut(u64, u64)) -> I
     }
     result.superblock = Some(pool.superblock);
     result
+}
+
+/// Counts the live blocks of each volume in the log of one shard: from the checkpoint of the last stop, or as a recovery would find them.
+///
+/// # Errors
+/// What the medium says.
+pub fn count_blocks(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex) -> Result<Vec<VolumeInspection>, OpenError> {
+    let ids = || pool.superblock.volumes.iter().map(|volume| volume.id);
+    let fresh = || -> Vec<VolumeInspection> { ids().map(|id| VolumeInspection { id, clean_blocks: 0, dirty_blocks: 0 }).collect() };
+    let count = |counts: &mut Vec<VolumeInspection>, id: VolumeId, dirty: bool| {
+        if let Some(volume) = counts.iter_mut().find(|volume| volume.id == id) {
+            *if dirty { &mut volume.dirty_blocks } else { &mut volume.clean_blocks } += 1;
+        }
+    };
+    if let Some(saved) = checkpoint::open(medium, pool)? {
+        let mut counts = fresh();
+        let mut sink = |_: u32, entry: CheckpointEntry| count(&mut counts, saved.volumes()[usize::from(entry.volume)], entry.dirty);
+        if saved.load_shard(medium, pool, shard, &mut sink)? {
+            return Ok(counts);
+        }
+    }
+    let mut counts = fresh();
+    let mut sink = |item: RecoveredItem| {
+        if let RecoveredItem::Block(record) = item {
+            count(&mut counts, record.volume, record.dirty);
+        }
+    };
+    recovery::survey(medium, &pool.superblock, shard, &mut sink)?;
+    Ok(counts)
 }
 
 impl Inspection {

@@ -410,6 +410,30 @@ pub enum Pool {
         /// Overwrite a file system or other content found on the SSD
         #[arg(long)]
         force: bool,
+        /// When the SSD is blank at a start: stop, or make the cache anew if nothing of it was dirty
+        #[arg(long, value_name = "stop|make")]
+        on_blank_ssd: Option<String>,
+    },
+    /// Take in the pool of an SSD that is not known here: its state was lost, or it comes from another machine
+    Import {
+        /// The SSD; without it: which SSDs there are that can be taken in
+        #[arg(value_name = "PATH")]
+        ssd: Option<String>,
+        /// Only show what is on it and where the disks of its volumes are; nothing is changed
+        #[arg(long, visible_alias = "dry-run")]
+        look: bool,
+        /// The pool's name here [default: the one that it had]
+        #[arg(long)]
+        name: Option<String>,
+        /// The backing device of a volume, where it is not found; may be given more than once
+        #[arg(long, value_name = "VOLUME=PATH")]
+        backing: Vec<String>,
+        /// Another name for a volume or disk; may be given more than once
+        #[arg(long, value_name = "OLD=NEW")]
+        rename: Vec<String>,
+        /// Take in volumes whose disks are not there, too: each starts when its disk is
+        #[arg(long)]
+        missing_later: bool,
     },
     /// All pools
     List,
@@ -425,6 +449,9 @@ pub enum Pool {
         /// Deduplication, deltas and compression of new blocks: off, fast, dense or auto
         #[arg(long, value_name = "LEVEL")]
         content: Option<String>,
+        /// When the SSD is blank at a start: stop, or make the cache anew if nothing of it was dirty
+        #[arg(long, value_name = "stop|make")]
+        on_blank_ssd: Option<String>,
     },
     /// Move a pool to another SSD; its volumes are kept, dirty data is destaged first
     Replace {

@@ -75,7 +75,7 @@ impl Session {
     /// With the sentence to print.
     pub fn pool(&self, command: &Pool) -> Result<(), Failure> {
         match command {
-            Pool::Create { name, ssd, size, ram, content, force } => {
+            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd } => {
                 let body = PoolCreate {
                     name: request::name(Named::Pool, name)?.into(),
                     ssd: request::absolute("--ssd", ssd)?,
@@ -83,21 +83,36 @@ impl Session {
                     ram_bytes: ram.as_deref().map(|t| quantity::size_or_none("--ram", t)).transpose()?,
                     content: request::content(content.as_deref())?,
                     force: *force,
+                    on_blank_ssd: request::on_blank_ssd(on_blank_ssd.as_deref())?,
                 };
                 let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;
-                self.print(&pool, |p| format!("pool {} created: {} on {}\n", p.name, control::human::bytes(p.size_bytes), p.ssd))
+                self.print(&pool, show::pool_created)
+            }
+            Pool::Import { ssd, look, name, backing, rename, missing_later } => {
+                let asked = crate::import::Asked {
+                    ssd: ssd.as_deref(),
+                    look: *look,
+                    name: name.as_deref(),
+                    backing,
+                    rename,
+                    missing_later: *missing_later,
+                };
+                self.import(&asked)
             }
             Pool::List => self.print(&self.client.get::<Vec<PoolView>>("/pools")?, |p| show::pools(p)),
             Pool::Show { name } => {
                 let path = format!("/pools/{}", request::name(Named::Pool, name)?);
                 self.print(&self.client.get::<PoolView>(&path)?, show::pool)
             }
-            Pool::Set { name, content } => {
+            Pool::Set { name, content, on_blank_ssd } => {
                 let path = format!("/pools/{}", request::name(Named::Pool, name)?);
-                let body = PoolSet { content: request::content(content.as_deref())? };
+                let body = PoolSet {
+                    content: request::content(content.as_deref())?,
+                    on_blank_ssd: request::on_blank_ssd(on_blank_ssd.as_deref())?,
+                };
                 let before: PoolView = self.client.get(&path)?;
                 let pool: PoolView = patiently("changing the pool", || self.client.send("PATCH", &path, &body))?;
-                self.print(&pool, |now| show::content_changed(&before, now))
+                self.print(&pool, |now| show::pool_changed(&before, now, &body))
             }
             Pool::Replace { name, ssd, size, force, drop_dirty } => {
                 let path = format!("/pools/{}/replace", request::name(Named::Pool, name)?);

@@ -27,6 +27,7 @@ impl Session {
                     exports: request::exports(export, *tls)?,
                 };
                 let path = path(name)?;
+                self.tell_before(&body.pool, body.size_bytes)?;
                 let send = || patiently("making the disk", || self.client.send("POST", "/disks", &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
                 let job = serde_json::from_value::<JobView>(answer).ok();
@@ -50,6 +51,8 @@ impl Session {
             Disk::Resize { name, size, lose_content } => {
                 let body = DiskSet { size_bytes: Some(quantity::size("--size", size)?), lose_content: *lose_content, exports: None };
                 let path = path(name)?;
+                let before: DiskView = self.client.get(&path)?;
+                self.tell_before(&before.pool, body.size_bytes.unwrap_or(0).saturating_sub(before.size_bytes))?;
                 let send = || patiently("changing the size", || self.client.send("PATCH", &path, &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
                 let job = serde_json::from_value::<JobView>(answer).ok();
@@ -84,6 +87,28 @@ impl Session {
 }
 
 impl Session {
+    /// Before a disk takes `bytes` more: what that costs the cache, if it has to give the room.
+    fn tell_before(&self, pool: &str, bytes: u64) -> Result<(), Failure> {
+        if self.json || bytes == 0 {
+            return Ok(());
+        }
+        let disks: Vec<DiskView> = self.client.get("/disks")?;
+        // A pool that is not there is told by what follows.
+        let Ok(pool) = self.client.get::<PoolView>(&format!("/pools/{pool}")) else { return Ok(()) };
+        let taken_bytes: u64 = disks.iter().filter(|disk| disk.pool == pool.name).map(|disk| disk.size_bytes).sum();
+        let is_empty = pool.cached_bytes == Some(0) && pool.dirty_bytes == Some(0);
+        if is_empty || bytes <= pool.disks_bytes.saturating_sub(taken_bytes) {
+            return Ok(());
+        }
+        let known = |bytes: Option<u64>| bytes.map_or("what is not known".into(), human::bytes);
+        let (cached, dirty) = (known(pool.cached_bytes), known(pool.dirty_bytes));
+        print(&format!(
+            "the cache of pool {} gives the room: its dirty data ({dirty}) is destaged, then it begins empty ({cached} cached now); Ctrl-C \
+             stops that while it destages\n",
+            pool.name
+        ))
+    }
+
     /// That the cache of a pool was made anew to give room, which nobody may expect of making a disk.
     fn tell_cache_anew(&self, pool: &str, gave_room: bool) -> Result<(), Failure> {
         if !gave_room || self.json {

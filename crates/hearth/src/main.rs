@@ -18,6 +18,7 @@ mod evaluate;
 mod events;
 mod failure;
 mod generate;
+mod import;
 mod insight;
 mod jobs;
 mod keeping;
@@ -189,6 +190,9 @@ fn shown(name: &str) -> String {
 fn pool_action(command: &Pool) -> String {
     match command {
         Pool::Create { name, .. } => format!("create pool \"{}\"", shown(name)),
+        Pool::Import { ssd: Some(ssd), look: true, .. } => format!("show what is on {}", shown(ssd)),
+        Pool::Import { ssd: Some(ssd), .. } => format!("take in the pool on {}", shown(ssd)),
+        Pool::Import { ssd: None, .. } => "list the pools that can be taken in".into(),
         Pool::List => "list pools".into(),
         Pool::Show { name } => format!("show pool \"{}\"", shown(name)),
         Pool::Set { name, .. } => format!("change pool \"{}\"", shown(name)),

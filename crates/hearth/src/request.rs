@@ -86,6 +86,14 @@ pub fn content(word: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(word.map(options::content).transpose()?.map(|level| level.name().into()))
 }
 
+/// What becomes of a pool whose SSD is blank: one of the two words.
+///
+/// # Errors
+/// Usage.
+pub fn on_blank_ssd(word: Option<&str>) -> Result<Option<String>, Failure> {
+    Ok(word.map(options::on_blank_ssd).transpose()?.map(|what| what.name().into()))
+}
+
 /// The options asked for.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::content_figures;
 use crate::table::{self, Align};
-use control::api::{Health, PoolView, ShareView, VolumeView};
+use control::api::{Health, PoolSet, PoolView, ShareView, VolumeView};
 use control::human;
 use types::Mode;
 
@@ -42,13 +42,34 @@ pub fn removed(before: &VolumeView, drop_dirty: bool) -> String {
     format!("{backing} is complete without hearth\n")
 }
 
-/// What a change of a pool's content level did.
-pub fn content_changed(before: &PoolView, now: &PoolView) -> String {
-    let (was, is) = (before.content.name(), now.content.name());
-    if was == is {
-        return format!("pool {} unchanged: content is already {is}\n", now.name);
+/// A pool that was made, and what was chosen for it.
+pub fn pool_created(pool: &PoolView) -> String {
+    let mut text = format!("pool {} created: {} on {}\n", pool.name, human::bytes(pool.size_bytes), pool.ssd);
+    // Files do not lose their content when a machine is stopped.
+    if pool.ssd.starts_with("/dev/") {
+        text += &match pool.on_blank_ssd.as_str() {
+            "make" => "if its SSD is blank at a start, the cache is made anew (never over dirty data)\n".to_string(),
+            _ => format!(
+                "if its SSD is blank at a start, the pool stops; `hearth pool set {} --on-blank-ssd make` has its cache made anew instead\n",
+                pool.name
+            ),
+        };
     }
-    format!("pool {}: content {is} (was {was})\n", now.name)
+    text
+}
+
+/// What a change of a pool's options has changed.
+pub fn pool_changed(before: &PoolView, now: &PoolView, set: &PoolSet) -> String {
+    let options = |pool: &PoolView| [("content", pool.content.name().to_string()), ("on a blank SSD", pool.on_blank_ssd.clone())];
+    let pairs = options(before).into_iter().zip(options(now));
+    let changes: Vec<String> =
+        pairs.filter(|((_, was), (_, is))| was != is).map(|((what, was), (_, is))| format!("{what} {is} (was {was})")).collect();
+    if changes.is_empty() {
+        let content = set.content.as_ref().map(|_| format!("content is already {}", now.content.name()));
+        let blank = set.on_blank_ssd.as_ref().map(|_| format!("on a blank SSD is already {}", now.on_blank_ssd));
+        return format!("pool {} unchanged: {}\n", now.name, content.into_iter().chain(blank).collect::<Vec<_>>().join(", "));
+    }
+    format!("pool {}: {}\n", now.name, changes.join(", "))
 }
 
 /// All pools, one line each.
@@ -107,6 +128,7 @@ pub fn pool(pool: &PoolView) -> String {
         ("RAM tier", human::bytes(pool.ram_bytes)),
         ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
         ("content", pool.content.name().into()),
+        ("on a blank SSD", pool.on_blank_ssd.clone()),
         ("room for disks", if pool.disks_bytes == 0 { "none".into() } else { human::bytes(pool.disks_bytes) }),
         ("disks", if pool.disks.is_empty() { "none".into() } else { pool.disks.join(", ") }),
         ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),

@@ -139,14 +139,35 @@ fn disks(stats: &StatsView) -> String {
 
 /// What happened between two looks, per second; one line per volume. `sample`: of the daemon's second between them, if it has told of one.
 pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration, sample: Option<&Sample>) -> String {
-    let titles = ["READ/S", "WRITE/S", "READ B/S", "WRITE B/S", "HIT", "DESTAGE B/S", "BACKING R/S", "BACKING W/S", "DIRTY", "READ P99"];
-    let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(titles.map(|t| (t, Align::Right))).collect();
+    let titles = [
+        "READ/S",
+        "WRITE/S",
+        "READ B/S",
+        "WRITE B/S",
+        "HIT",
+        "DESTAGE B/S",
+        "BACKING R/S",
+        "BACKING W/S",
+        "DIRTY",
+        "READ P99",
+        "BYPASSED/S",
+    ];
+    let right = titles.map(|title| (title, Align::Right));
+    let head: Vec<_> = [("VOLUME", Align::Left)].into_iter().chain(right).chain([("BECAUSE OF", Align::Left)]).collect();
     let seconds = elapsed.as_secs_f64().max(0.001);
     let row = |(name, s): (&String, &VolumeStats)| {
         let nothing = VolumeStats::default();
         let old = before.volumes.get(name).unwrap_or(&nothing);
         let part = |of: fn(&VolumeStats) -> u64| of(s).saturating_sub(of(old));
-        let rate = |of: fn(&VolumeStats) -> u64| (part(of) as f64 / seconds).round() as u64;
+        let a_second = |count: u64| (count as f64 / seconds).round() as u64;
+        let rate = |of: fn(&VolumeStats) -> u64| a_second(part(of));
+        let mut bypassed: Vec<(u64, &str)> = s
+            .bypassed
+            .iter()
+            .map(|(why, count)| (count.saturating_sub(old.bypassed.get(why).copied().unwrap_or(0)), why.as_str()))
+            .collect();
+        bypassed.retain(|(count, _)| *count > 0);
+        bypassed.sort_unstable_by(|a, b| b.cmp(a));
         vec![
             name.clone(),
             rate(|s| s.reads).to_string(),
@@ -159,6 +180,8 @@ pub fn rates(before: &StatsView, now: &StatsView, elapsed: Duration, sample: Opt
             rate(|s| s.backing_writes).to_string(),
             known(s.dirty_bytes),
             sample.and_then(|sample| read_p99(sample, name)).unwrap_or_else(|| "-".into()),
+            a_second(bypassed.iter().map(|(count, _)| count).sum()).to_string(),
+            bypassed.iter().map(|(count, why)| format!("{why} {}", a_second(*count).max(1))).collect::<Vec<_>>().join(", "),
         ]
     };
     let volumes = table::layout(&head, &now.volumes.iter().map(row).collect::<Vec<_>>());

@@ -11,6 +11,8 @@ pub enum Answer {
     Daemon(DaemonView),
     /// One pool.
     Pool(Box<PoolView>),
+    /// What an SSD holds.
+    PoolFound(Box<PoolFoundView>),
     /// Pools by name.
     Pools(Vec<PoolView>),
     /// One volume.

@@ -8,6 +8,7 @@ pub mod disks;
 pub mod done;
 pub mod events;
 pub mod history;
+pub mod import;
 pub mod insight;
 pub mod jobs;
 pub mod live;
@@ -23,6 +24,7 @@ pub use disks::{DiskCreate, DiskPiece, DiskSet, DiskView};
 pub use done::Done;
 pub use events::{EventView, Severity};
 pub use history::{HistoryQuery, HistoryView};
+pub use import::{PoolFoundView, PoolImport, VolumeFoundView};
 pub use insight::{
     AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamRuleNew,
     StreamRuleView, StreamRules, StreamView, TargetView,
@@ -211,6 +213,10 @@ pub enum Action {
         /// The person has said that its content may be lost.
         lose_content: bool,
     },
+    /// What an SSD holds, and what its pool would be here; changes nothing.
+    PoolLook(PoolImport),
+    /// The pool of an SSD that is not known here is taken in.
+    PoolImport(PoolImport),
     /// The cache takes room back that no disk needs; a job.
     PoolTakeBack {
         /// The pool's name.
@@ -396,6 +402,10 @@ pub struct PoolCreate {
     /// Overwrite what a known signature says is there.
     #[serde(default)]
     pub force: bool,
+    /// What becomes of it when its SSD is blank at a start: "stop" (the default), or "make" its cache anew if nothing of it was dirty.
+    #[serde(default)]
+    #[schema(pattern = "^(stop|make)$")]
+    pub on_blank_ssd: Option<String>,
 }
 
 /// Body of a pool's change.
@@ -406,6 +416,10 @@ pub struct PoolSet {
     #[serde(default)]
     #[schema(pattern = "^(off|fast|dense|auto)$")]
     pub content: Option<String>,
+    /// What becomes of it when its SSD is blank at a start: "stop", or "make" its cache anew if nothing of it was dirty.
+    #[serde(default)]
+    #[schema(pattern = "^(stop|make)$")]
+    pub on_blank_ssd: Option<String>,
 }
 
 /// Body of the replacement of a pool's SSD.
@@ -577,6 +591,8 @@ pub struct PoolView {
     pub remedy: Option<String>,
     /// The SSD.
     pub ssd: String,
+    /// What becomes of it when its SSD is blank at a start: "stop" or "make".
+    pub on_blank_ssd: String,
     /// Bytes of the SSD that the pool uses; 0 while unknown.
     pub size_bytes: u64,
     /// RAM tier; less than was asked for where the memory is limited, see the events.

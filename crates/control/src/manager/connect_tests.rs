@@ -37,7 +37,15 @@ impl Stage {
         world.add_device("/ssd", 1 << 30);
         world.add_device("/disk", 1 << 30);
         let manager = open(&world);
-        let create = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+        let create = PoolCreate {
+            name: "p".into(),
+            ssd: "/ssd".into(),
+            size_bytes: None,
+            ram_bytes: None,
+            content: None,
+            force: false,
+            on_blank_ssd: None,
+        };
         manager.handle(Action::PoolCreate(create)).expect("nothing fails");
         let options = OptionsPatch::default();
         let (backing, exports, sector_bytes) = ("/disk".into(), Vec::new(), None);

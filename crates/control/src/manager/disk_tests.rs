@@ -24,7 +24,15 @@ fn begin() -> (World, Manager) {
     world.add_device("/ssd", 1024 * MIB);
     world.add_device("/disk", 1024 * MIB);
     let manager = open(&world);
-    let create = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, force: false, ram_bytes: None, content: None };
+    let create = PoolCreate {
+        name: "p".into(),
+        ssd: "/ssd".into(),
+        size_bytes: None,
+        force: false,
+        on_blank_ssd: None,
+        ram_bytes: None,
+        content: None,
+    };
     manager.handle(Action::PoolCreate(create)).expect("the SSD is good");
     let add = VolumeAdd {
         name: "v".into(),

@@ -194,7 +194,15 @@ impl Drop for Daemon {
 
 fn create(content: Content) -> Action {
     let content = Some(content.name().into());
-    Action::PoolCreate(PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content, force: false })
+    Action::PoolCreate(PoolCreate {
+        name: "p".into(),
+        ssd: SSD.into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content,
+        force: false,
+        on_blank_ssd: None,
+    })
 }
 
 fn add(which: usize) -> Action {
@@ -556,7 +564,7 @@ fn what_comes_of_content_is_told_and_its_treatment_changes_while_it_runs() {
         Ok(Answer::Pool(pool)) => *pool,
         other => panic!("the pool is there: {other:?}"),
     };
-    let set = |word: &str| Action::PoolSet { name: "p".into(), set: PoolSet { content: Some(word.into()) } };
+    let set = |word: &str| Action::PoolSet { name: "p".into(), set: PoolSet { content: Some(word.into()), on_blank_ssd: None } };
     assert_eq!((pool(&daemon).content, pool(&daemon).content_stats), (Content::Off, None));
     daemon.must(set("auto"), "plain blocks are there");
     load(&world, &mut model);

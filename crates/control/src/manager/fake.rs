@@ -15,6 +15,7 @@ use crate::mapped::MappedDevices;
 use crate::memory::MemoryLimit;
 use crate::on_ssd::{self, Age, PoolCopy, Said};
 use crate::preload::Piece;
+use crate::ssd_content::SsdContent;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
@@ -111,6 +112,10 @@ impl DataPath for World {
         self.inside().facts(path)
     }
 
+    fn look_into_ssd(&self, path: &str) -> Result<SsdContent, ControlError> {
+        self.inside().content_of(path)
+    }
+
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
         self.inside().facts(spec)
     }
@@ -145,6 +150,12 @@ impl DataPath for World {
         Ok(below.filter(|below| volumes.iter().any(|volume| volume.name == *below)).map(|below| (below, "the way".into())))
     }
 
+    fn is_blank(&self, path: &str) -> Result<bool, ControlError> {
+        let mut inside = self.inside();
+        let device = inside.device(path)?;
+        Ok(device.pool.is_none() && device.signature.is_none() && device.records.is_none() && device.log.is_empty() && device.version == 0)
+    }
+
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
         self.inside().step(path)?;
         self.add_device(path, size_bytes);
@@ -164,7 +175,7 @@ impl DataPath for World {
         inside.may_format(pool)?;
         let device = inside.devices.get_mut(&pool.ssd).expect("just looked at");
         (device.pool, device.log) = (Some(pool.uuid), BTreeMap::new());
-        (device.records, device.next_volume_id) = (None, 1);
+        (device.records, device.next_volume_id, device.session) = (None, 1, 0);
         Ok(())
     }
 
@@ -210,6 +221,7 @@ impl DataPath for World {
             Age::Older(why) => return Err(ControlError::OlderState { path: pool.ssd.clone(), why }),
         };
         device.next_volume_id = device.next_volume_id.max(pool.next_volume_id);
+        device.session = pool.session + 1;
         let (serial, next_volume_id) = (said.serial, device.next_volume_id);
         device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
         let size_bytes = pool.size_bytes.unwrap_or(u64::MAX).min(device.size_bytes);

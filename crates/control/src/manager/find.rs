@@ -57,6 +57,12 @@ impl Manager {
         looked.into_iter().map(|(v, looked)| (v.name.clone(), (looked.verdict, looked.now, v.may_have_dirty))).collect()
     }
 
+    /// How the backing device of a volume is now, and where it is if that is another place than before; changes nothing.
+    pub(super) fn look_without_moving(&self, volume: &VolumeRecord) -> (Verdict, Option<String>) {
+        let looked = self.look_for(volume);
+        (looked.verdict, looked.moved.map(|(place, _)| place))
+    }
+
     /// How the backing device of a volume is now; changes nothing.
     pub(super) fn peek(&self, volume: &VolumeRecord) -> Verdict {
         match &volume.attachment {

@@ -28,7 +28,15 @@ fn world_with(exports: Vec<Export>) -> World {
     world.inside().devices.insert("/ssd".into(), Device { size_bytes: GIB, ..Device::default() });
     world.inside().devices.insert("/disk".into(), Device { size_bytes: GIB, serial: "S1".into(), ..Device::default() });
     let manager = open(&world);
-    let pool = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, force: false, ram_bytes: None, content: None };
+    let pool = PoolCreate {
+        name: "p".into(),
+        ssd: "/ssd".into(),
+        size_bytes: None,
+        force: false,
+        on_blank_ssd: None,
+        ram_bytes: None,
+        content: None,
+    };
     manager.handle(Action::PoolCreate(pool)).expect("the SSD is good");
     let add = VolumeAdd {
         name: "v".into(),

@@ -24,7 +24,15 @@ fn with_volume() -> (World, Manager) {
     }
     let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read");
     manager.start().expect("the state can be saved");
-    let create = PoolCreate { name: "p".into(), ssd: "/dev/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+    let create = PoolCreate {
+        name: "p".into(),
+        ssd: "/dev/ssd".into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     add(&manager);
     (world, manager)
@@ -207,7 +215,7 @@ fn a_check_looks_at_every_part_and_others_work_meanwhile() {
     for action in [Action::PoolDestroy { name: "p".into(), force: true }, Action::PoolReplace { name: "p".into(), replace }] {
         assert_eq!(manager.handle(action).expect_err("the SSD is needed").kind(), Kind::Busy);
     }
-    let set = crate::api::PoolSet { content: Some("off".into()) };
+    let set = crate::api::PoolSet { content: Some("off".into()), on_blank_ssd: None };
     manager.handle(Action::PoolSet { name: "p".into(), set }).expect("a check is no reason to wait");
     assert_eq!(
         manager.handle(Action::VolumeShow { name: "v".into() }).map(|answer| matches!(answer, Answer::Volume(v) if v.job.is_none())).ok(),
@@ -355,7 +363,15 @@ fn what_hearth_has_is_known_by_any_name() {
         let view = find(path);
         assert_eq!((view.state, view.told.as_str(), view.can_be_ssd, view.can_be_backing), (DeviceState::InUse, told, false, false));
     }
-    let create = PoolCreate { name: "q".into(), ssd: "/dev/loop5".into(), size_bytes: None, ram_bytes: None, content: None, force: true };
+    let create = PoolCreate {
+        name: "q".into(),
+        ssd: "/dev/loop5".into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content: None,
+        force: true,
+        on_blank_ssd: None,
+    };
     let error = manager.handle(Action::PoolCreate(create)).expect_err("it would wait for itself").to_string();
     assert!(error.contains("it is the volume \"v\" itself"), "{error}");
 }

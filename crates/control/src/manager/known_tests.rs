@@ -19,7 +19,15 @@ fn world() -> (World, Manager) {
         world.add_device(path, 1 << 30);
     }
     let manager = started(&world);
-    let pool = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: Some(0), content: None, force: false };
+    let pool = PoolCreate {
+        name: "p".into(),
+        ssd: SSD.into(),
+        size_bytes: None,
+        ram_bytes: Some(0),
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
     for (name, mode, backing) in [("back", "write-back", DISK), ("through", "write-through", "/dev/sdb")] {
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };

@@ -20,7 +20,15 @@ fn world() -> World {
 
 fn create(name: &str, ssd: &str, ram_mib: Option<u64>) -> Action {
     let ram_bytes = ram_mib.map(|mib| mib * MIB);
-    Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes: None, ram_bytes, content: None, force: false })
+    Action::PoolCreate(PoolCreate {
+        name: name.into(),
+        ssd: ssd.into(),
+        size_bytes: None,
+        ram_bytes,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    })
 }
 
 fn refused(world: &World, manager: &Manager, action: Action) -> String {
@@ -111,7 +119,15 @@ fn an_ssd_is_refused_whose_index_there_is_no_memory_for_before_anything_is_writt
     let manager = started(&world);
     let create = |name: &str, ssd: &str, size_bytes, content: &str| {
         let (ram_bytes, content) = (Some(128 * MIB), Some(content.into()));
-        Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes, content, force: false })
+        Action::PoolCreate(PoolCreate {
+            name: name.into(),
+            ssd: ssd.into(),
+            size_bytes,
+            ram_bytes,
+            content,
+            force: false,
+            on_blank_ssd: None,
+        })
     };
     let told = refused(&world, &manager, create("a", "/dev/large", None, "off"));
     let expected = "/dev/large: an index of 1 TiB with content off takes 4 GiB of memory when all of it is used; this test has 1 GiB, of \
@@ -126,7 +142,7 @@ fn an_ssd_is_refused_whose_index_there_is_no_memory_for_before_anything_is_writt
     // Index and RAM tier of the other pool count.
     let told = refused(&world, &manager, create("b", "/dev/huge", Some(1 << 40), "off"));
     assert!(told.contains("of which 128 MiB are left") && told.contains("give at most --size 32GiB"), "{told}");
-    let set = PoolSet { content: Some("auto".into()) };
+    let set = PoolSet { content: Some("auto".into()), on_blank_ssd: None };
     let told = refused(&world, &manager, Action::PoolSet { name: "a".into(), set });
     assert!(told.starts_with("--content cannot be auto: an index of 128 GiB with content auto takes 1.50 GiB"), "{told}");
     world.inside().memory_bytes = None;

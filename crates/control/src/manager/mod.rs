@@ -17,6 +17,7 @@ mod attach;
 mod attach_late_tests;
 #[cfg(test)]
 mod attach_tests;
+mod blank_ssd;
 mod check;
 mod choosing;
 mod claims;
@@ -27,6 +28,7 @@ mod exports;
 mod find;
 mod grow;
 mod guard;
+mod import;
 mod insight;
 mod insight_saved;
 mod known;
@@ -37,7 +39,7 @@ pub mod past;
 mod places;
 mod policies;
 mod pool_start;
-mod pools;
+pub(crate) mod pools;
 pub mod preload;
 mod preload_objects;
 pub mod records;
@@ -67,6 +69,8 @@ mod why_told;
 mod work;
 
 #[cfg(test)]
+mod blank_ssd_tests;
+#[cfg(test)]
 mod connect_tests;
 #[cfg(test)]
 mod dead_device_tests;
@@ -83,6 +87,8 @@ mod export_tests;
 pub mod fake;
 #[cfg(test)]
 mod grow_tests;
+#[cfg(test)]
+mod import_tests;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
@@ -400,6 +406,8 @@ impl Manager {
             Action::DiskShow { name } => self.disk_view(&name).map(|d| Answer::Disk(Box::new(d))),
             Action::DiskSet { name, set } => self.disk_set(&name, &set),
             Action::DiskRemove { name, lose_content } => self.disk_remove(&name, lose_content).map(done),
+            Action::PoolLook(import) => self.pool_look(&import).map(|found| Answer::PoolFound(Box::new(found))),
+            Action::PoolImport(import) => self.pool_import(&import).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolTakeBack { name } => self.pool_take_back(&name).map(|j| Answer::Job(Box::new(j))),
             Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),
             Action::Stats { name } => self.stats(&name),

@@ -105,7 +105,10 @@ fn what_is_dirty_on_the_ssd_is_never_dropped_whatever_an_older_state_says() {
             // A state that goes on by itself does not become newer by that.
             must(&manager, Action::VolumeStop { name: "v".into(), give_up: false, force: false });
             must(&manager, set_mode("v", "write-around"));
-            must(&manager, Action::PoolSet { name: "p".into(), set: crate::api::PoolSet { content: Some("off".into()) } });
+            must(
+                &manager,
+                Action::PoolSet { name: "p".into(), set: crate::api::PoolSet { content: Some("off".into()), on_blank_ssd: None } },
+            );
             drop(manager.handle(Action::VolumeStart { name: "v".into() }));
             manager.write_due_records();
             assert_eq!(log_of(&world), before, "{life}: the SSD is as it was");

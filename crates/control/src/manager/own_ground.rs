@@ -111,6 +111,7 @@ mod tests {
             ram_bytes: Some(0),
             content: None,
             force: false,
+            on_blank_ssd: None,
         })
     }
 

@@ -32,7 +32,7 @@ impl Manager {
         volumes.iter().try_for_each(|v| self.check_not_deleted(v))?;
         // What runs without the SSD goes on if that is not there.
         super::start::check_is_believed(&record)?;
-        self.check_ssd_is_there(&record)?;
+        self.check_ssd_is_there(&record, &volumes)?;
         if self.data().has_shards(name) && record.phase == PoolPhase::Ready {
             self.check_ssd_takes_writes(&record)?;
         }
@@ -68,10 +68,13 @@ impl Manager {
         })
     }
 
-    /// Whether what carries the pool is where it was, or anywhere else.
-    fn check_ssd_is_there(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+    /// Whether what carries the pool is where it was, or anywhere else; or a blank SSD where its cache may be made anew.
+    fn check_ssd_is_there(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
         if self.carries(&pool.ssd, &pool.name) || self.data().find_ssd(pool.uuid).is_some() {
             return Ok(());
+        }
+        if self.has_blank_ssd(pool) {
+            return self.check_may_be_made(pool, volumes);
         }
         // Its cache is still to be made anew there.
         if let PoolPhase::Reformatting { former } = pool.phase
@@ -103,7 +106,8 @@ impl Manager {
             if !is_due(&pool.name, self.data().device_mark(&pool.ssd)) || self.is_stopping() {
                 continue;
             }
-            if self.data().is_silent(&pool.ssd, SILENCE) || self.check_ssd_is_there(&pool).is_err() {
+            let volumes: Vec<VolumeRecord> = self.memory().state.volumes_of(&pool.name).cloned().collect();
+            if self.data().is_silent(&pool.ssd, SILENCE) || self.check_ssd_is_there(&pool, &volumes).is_err() {
                 lost.missed.insert(pool.name);
                 continue;
             }

@@ -30,7 +30,7 @@ use crate::memory;
 use crate::names::{self, Named};
 use crate::options::{self, SIZE_BYTES_MAX};
 use crate::recognise::{Recognised, recognise};
-use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use crate::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use crate::uuid::Uuid;
 use format::layout::SSD_BYTES_MAX;
 use types::Content;
@@ -68,6 +68,8 @@ impl Manager {
             file_made,
             disk_room: None,
             serial: 0,
+            on_blank_ssd: create.on_blank_ssd.as_deref().map(options::on_blank_ssd).transpose()?.unwrap_or_default(),
+            ssd_identity: Vec::new(),
         };
         self.change(|state| state.pools.push(record.clone()))?;
         self.set_live_pool(&record.name, |live| live.health = Health::Starting);
@@ -94,9 +96,14 @@ impl Manager {
         let ram_bytes = self.ram_within_limit(record);
         let with_ram = PoolRecord { ram_bytes: ram_bytes.unwrap_or(record.ram_bytes), ..record.clone() };
         let started = guarded("the start of the pool", || self.data().start_pool(&with_ram, known))?;
+        // Who has it open is told what it is called, and nothing else. A file is known by its place.
+        let identity = self.data().examine_ssd(&record.ssd).ok().map(|facts| facts.identity.fixed);
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
                 (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+                if let Some(identity) = identity {
+                    pool.ssd_identity = identity;
+                }
                 // The SSD may have been used with a newer state that knew nothing more of it.
                 (pool.serial, pool.next_volume_id) = (pool.serial.max(started.serial), pool.next_volume_id.max(started.next_volume_id));
                 // What has come since the start is of this life.
@@ -174,37 +181,46 @@ impl Manager {
     }
 
     pub(super) fn pool_set(&self, name: &str, set: &PoolSet) -> Result<PoolView, ControlError> {
-        let Some(content) = &set.content else {
+        if set.content.is_none() && set.on_blank_ssd.is_none() {
             let remedy = "give at least one, for instance --content auto".to_string();
             return Err(ControlError::BadCombination("no option was given".into(), remedy));
-        };
-        let content = options::content(content)?;
+        }
+        let content = set.content.as_deref().map(options::content).transpose()?;
+        let on_blank_ssd = set.on_blank_ssd.as_deref().map(options::on_blank_ssd).transpose()?;
         let _claim = self.claim(&[(Named::Pool, name)], "a change of its options")?;
         let before = self.pool_record(name)?;
         let size_bytes = self.memory().pools.get(name).map_or(0, |live| live.size_bytes);
-        if before.content == Content::Off && content != Content::Off {
+        if let Some(content) = content.filter(|content| before.content == Content::Off && *content != Content::Off) {
             self.check_index_fits(name, size_bytes, before.ram_bytes, content).map_err(|(problem, _)| ControlError::BadOption {
                 option: "--content",
                 problem: format!("cannot be {}: {problem}", content.name()),
                 remedy: "leave it off, or give the machine more memory".into(),
             })?;
         }
-        let put = |content| {
+        let put = |content: Option<Content>, on_blank_ssd: Option<OnBlankSsd>| {
             self.change(|state| {
                 let pool = state.pool_mut(name)?;
-                pool.content = content;
+                pool.content = content.unwrap_or(pool.content);
+                pool.on_blank_ssd = on_blank_ssd.unwrap_or(pool.on_blank_ssd);
                 Some(pool.clone())
             })
         };
-        let record = put(content)?.ok_or(ControlError::Unknown { named: "pool", name: name.into() })?;
+        let record = put(content, on_blank_ssd)?.ok_or(ControlError::Unknown { named: "pool", name: name.into() })?;
         // A pool that does not run learns it at its next start.
-        if let Err(error) = self.data().set_content(&record) {
-            put(before.content)?;
+        if content.is_some()
+            && let Err(error) = self.data().set_content(&record)
+        {
+            put(Some(before.content), Some(before.on_blank_ssd))?;
             return Err(error);
         }
-        if content != before.content {
-            let message = format!("options changed: content {} (was {})", content.name(), before.content.name());
-            self.events().note(Severity::Info, name, message);
+        let changes = [
+            ("content", record.content.name(), before.content.name()),
+            ("on a blank SSD", record.on_blank_ssd.name(), before.on_blank_ssd.name()),
+        ];
+        let changes: Vec<String> =
+            changes.iter().filter(|(_, is, was)| is != was).map(|(what, is, was)| format!("{what} {is} (was {was})")).collect();
+        if !changes.is_empty() {
+            self.events().note(Severity::Info, name, format!("options changed: {}", changes.join(", ")));
         }
         self.pool_view(name)
     }
@@ -369,8 +385,13 @@ impl Manager {
         }
         match &facts.signature {
             Some(what) if !create.force => {
-                let look = if facts.pool.is_some() { format!(", inspect it with `hearth pool check {ssd}`") } else { String::new() };
-                let remedy = format!("choose another device{look}, or give --force to overwrite it (its content is then lost)");
+                let remedy = match facts.pool {
+                    Some(_) => format!(
+                        "take that pool in with `hearth pool import {ssd}` (it shows what is there first), choose another device, or give \
+                         --force to overwrite it (its content, and dirty data on it, is then lost)"
+                    ),
+                    None => "choose another device, or give --force to overwrite it (its content is then lost)".into(),
+                };
                 Err(device(ssd, format!("it holds {what}"), remedy, Kind::Conflict))
             }
             _ => Ok(()),

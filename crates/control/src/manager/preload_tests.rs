@@ -26,8 +26,15 @@ fn with_volume(mode: &str) -> (World, Manager) {
     let world = World::default();
     ["/dev/ssd", "/dev/disk"].iter().for_each(|path| world.add_device(path, GIB));
     let manager = open(&world);
-    let create =
-        PoolCreate { name: "p".into(), ssd: "/dev/ssd".into(), size_bytes: None, ram_bytes: Some(RAM_BYTES), content: None, force: false };
+    let create = PoolCreate {
+        name: "p".into(),
+        ssd: "/dev/ssd".into(),
+        size_bytes: None,
+        ram_bytes: Some(RAM_BYTES),
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
     let (name, pool, backing) = ("v".into(), "p".into(), "/dev/disk".into());

@@ -41,6 +41,7 @@ impl Manager {
             ram_bytes: Some(old.ram_bytes),
             content: None,
             force: replace.force,
+            on_blank_ssd: None,
         };
         if !replace.drop_dirty {
             self.check_state_is_newest(&old)?;

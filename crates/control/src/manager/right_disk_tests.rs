@@ -22,7 +22,15 @@ fn world() -> World {
 /// Volumes `a` and `b` over `/dev/sda` and `/dev/sdb`, versions 5 and 6.
 fn two(world: &World, mode: &str) -> Manager {
     let manager = started(world);
-    let pool = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+    let pool = PoolCreate {
+        name: "p".into(),
+        ssd: SSD.into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
     for (name, backing, version) in [("a", "/dev/sda", 5), ("b", "/dev/sdb", 6)] {
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
@@ -343,7 +351,15 @@ fn a_read_only_disk_is_refused_to_all_who_may_write() {
             manager.handle(add_over("/dev/sdc", mode, Some(true))).expect("it is only read");
             assert_eq!(view(&manager, "c").health, Health::Running);
         }
-        let ssd = PoolCreate { name: "q".into(), ssd: "/dev/sdc".into(), size_bytes: None, ram_bytes: None, content: None, force: true };
+        let ssd = PoolCreate {
+            name: "q".into(),
+            ssd: "/dev/sdc".into(),
+            size_bytes: None,
+            ram_bytes: None,
+            content: None,
+            force: true,
+            on_blank_ssd: None,
+        };
         if mode == "write-back" {
             let refused = manager.handle(Action::PoolCreate(ssd)).expect_err("an SSD is written").refusal().to_string();
             assert!(refused.contains("it is read-only"), "{refused}");

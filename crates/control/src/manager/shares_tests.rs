@@ -21,7 +21,15 @@ fn daemon(world: &World) -> Manager {
     }
     let manager = open(world);
     manager.start().expect("nothing fails");
-    let create = PoolCreate { name: "p".into(), ssd: "/dev/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+    let create = PoolCreate {
+        name: "p".into(),
+        ssd: "/dev/ssd".into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     add_volume(&manager, "v", vec![Export::Loop]);
     manager

@@ -250,7 +250,14 @@ impl Manager {
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
             PoolPhase::Reformatting { former } => self.run_pool(&self.reformat(pool, former)?, volumes).map(|()| true),
-            PoolPhase::Ready => self.run_pool(&self.with_its_ssd(pool)?, volumes).map(|()| true),
+            PoolPhase::Ready => {
+                let found = self.with_its_ssd(pool)?;
+                let pool = match self.with_blank_ssd(&found, volumes)? {
+                    Some(anew) => self.reformat(&anew, pool.uuid)?,
+                    None => found,
+                };
+                self.run_pool(&pool, volumes).map(|()| true)
+            }
             PoolPhase::Creating => match self.run_pool(pool, volumes) {
                 Ok(()) => Ok(true),
                 Err(error) => {

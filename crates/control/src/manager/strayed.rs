@@ -152,7 +152,15 @@ mod tests {
         }
         let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("a state");
         manager.start().expect("nothing is there");
-        let pool = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, ram_bytes: Some(0), content: None, force: false };
+        let pool = PoolCreate {
+            name: "p".into(),
+            ssd: "/ssd".into(),
+            size_bytes: None,
+            ram_bytes: Some(0),
+            content: None,
+            force: false,
+            on_blank_ssd: None,
+        };
         manager.handle(Action::PoolCreate(pool)).expect("it is free");
         let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };
         let volume =

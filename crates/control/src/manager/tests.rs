@@ -45,7 +45,15 @@ fn wait_for_jobs(manager: &Manager) {
 }
 
 pub(super) fn create() -> Action {
-    let create = PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+    let create = PoolCreate {
+        name: "p".into(),
+        ssd: SSD.into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     Action::PoolCreate(create)
 }
 
@@ -564,7 +572,15 @@ fn check_refused(action: Action, expected: &str) {
 #[test]
 fn a_pool_may_have_no_ram_tier() {
     let manager = started(&world());
-    let create = |ram_bytes| PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes, content: None, force: false };
+    let create = |ram_bytes| PoolCreate {
+        name: "p".into(),
+        ssd: SSD.into(),
+        size_bytes: None,
+        ram_bytes,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     let refused = manager.handle(Action::PoolCreate(create(Some(4096)))).expect_err("too small to be one").refusal().to_string();
     assert!(refused.contains("or 0 for no RAM tier"), "{refused}");
     must(&manager, Action::PoolCreate(create(Some(0))));
@@ -573,7 +589,7 @@ fn a_pool_may_have_no_ram_tier() {
 }
 
 fn set_content(word: &str) -> Action {
-    Action::PoolSet { name: "p".into(), set: PoolSet { content: Some(word.into()) } }
+    Action::PoolSet { name: "p".into(), set: PoolSet { content: Some(word.into()), on_blank_ssd: None } }
 }
 
 /// How the pool treats content: as shown, as saved, and as the shards that run do it.
@@ -609,7 +625,15 @@ fn the_treatment_of_content_is_chosen_at_creation_and_outlives_the_ssd() {
     let manager = started(&world);
     let create = |word: &str| {
         let content = Some(word.into());
-        Action::PoolCreate(PoolCreate { name: "p".into(), ssd: SSD.into(), size_bytes: None, ram_bytes: None, content, force: false })
+        Action::PoolCreate(PoolCreate {
+            name: "p".into(),
+            ssd: SSD.into(),
+            size_bytes: None,
+            ram_bytes: None,
+            content,
+            force: false,
+            on_blank_ssd: None,
+        })
     };
     let refused = carry_out(&manager, create("on")).expect_err("no such word");
     assert!(refused.contains("use off, fast, dense or auto") && world.inside().saved.pools.is_empty(), "{refused}");
@@ -629,7 +653,15 @@ fn the_treatment_of_content_is_chosen_at_creation_and_outlives_the_ssd() {
 #[test]
 fn nothing_is_destroyed_by_mistake() {
     let pool = |name: &str, ssd: &str, size_bytes| {
-        Action::PoolCreate(PoolCreate { name: name.into(), ssd: ssd.into(), size_bytes, ram_bytes: None, content: None, force: false })
+        Action::PoolCreate(PoolCreate {
+            name: name.into(),
+            ssd: ssd.into(),
+            size_bytes,
+            ram_bytes: None,
+            content: None,
+            force: false,
+            on_blank_ssd: None,
+        })
     };
     check_refused(pool("q", SSD, None), "it is the SSD of the pool \"p\"");
     check_refused(pool("q", DISK, None), "it is the backing device of the volume \"v\"");
@@ -649,7 +681,10 @@ fn nothing_is_destroyed_by_mistake() {
     check_refused(add("w", "/ssd2", "fast"), "--mode has the unknown value");
     check_refused(set_content("most"), "--content has the unknown value \"most\"; use off, fast, dense or auto");
     check_refused(Action::PoolSet { name: "p".into(), set: PoolSet::default() }, "no option was given");
-    check_refused(Action::PoolSet { name: "x".into(), set: PoolSet { content: Some("off".into()) } }, "there is no pool \"x\"");
+    check_refused(
+        Action::PoolSet { name: "x".into(), set: PoolSet { content: Some("off".into()), on_blank_ssd: None } },
+        "there is no pool \"x\"",
+    );
     check_refused(Action::PoolDestroy { name: "p".into(), force: false }, "still has the volume \"v\"");
     check_refused(Action::PoolDestroy { name: "x".into(), force: true }, "there is no pool \"x\"");
     check_refused(Action::VolumeDestage { name: "x".into() }, "there is no volume \"x\"");

@@ -213,7 +213,15 @@ mod tests {
         world.add_device("/disk", SIZE_BYTES);
         let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("an empty state");
         manager.start().expect("nothing is there");
-        let create = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+        let create = PoolCreate {
+            name: "p".into(),
+            ssd: "/ssd".into(),
+            size_bytes: None,
+            ram_bytes: None,
+            content: None,
+            force: false,
+            on_blank_ssd: None,
+        };
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
         let add =
             VolumeAdd { name: "v".into(), pool: "p".into(), backing: "/disk".into(), exports: Vec::new(), sector_bytes: None, options };

@@ -31,7 +31,15 @@ fn with_volume(mode: &str) -> (World, Manager) {
         world.add_device(path, 1 << 30);
     }
     let manager = open(&world);
-    let create = PoolCreate { name: "p".into(), ssd: "/ssd".into(), size_bytes: None, ram_bytes: None, content: None, force: false };
+    let create = PoolCreate {
+        name: "p".into(),
+        ssd: "/ssd".into(),
+        size_bytes: None,
+        ram_bytes: None,
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     manager.handle(add("v", "/disk", mode)).expect("nothing fails");
     (world, manager)
@@ -66,7 +74,7 @@ fn texts(manager: &Manager) -> Vec<String> {
         Action::VolumeStart { name: "v".into() },
         Action::VolumeDropCache { name: "v".into() },
         Action::VolumeRemove { name: "v".into(), drop_dirty: false },
-        Action::PoolSet { name: "p".into(), set: PoolSet { content } },
+        Action::PoolSet { name: "p".into(), set: PoolSet { content, on_blank_ssd: None } },
         Action::PoolDestroy { name: "p".into(), force: false },
         Action::PoolCheck { name: "p".into() },
     ] {

@@ -381,6 +381,16 @@ fn start_it(pool: &PoolRecord) -> String {
 /// ENOSPC and EDQUOT.
 const NO_SPACE: [i32; 2] = [28, 122];
 
+/// The same of an SSD that is looked at.
+pub(crate) fn open_error_at(path: &str, error: OpenError) -> ControlError {
+    let remedy = match &error {
+        OpenError::NoPool => "give the SSD of a pool: `hearth devices` tells which are".to_string(),
+        OpenError::NewerVersion { .. } => String::new(),
+        _ => format!("inspect it with `hearth pool check {path}`"),
+    };
+    ControlError::Device { path: path.into(), problem: error.to_string(), remedy, kind: Kind::Failed }
+}
+
 pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
     let check = format!("inspect it with `hearth pool check {}`", record.ssd);
     let remedy = match &error {
@@ -388,7 +398,12 @@ pub(crate) fn open_error(record: &PoolRecord, error: OpenError) -> ControlError 
             format!("make room on the file system or volume that the SSD lies on, and {}", start_it(record))
         }
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
-        OpenError::NoPool => format!("reconnect the right SSD and {}, or destroy the pool if its SSD is gone for good", start_it(record)),
+        OpenError::NoPool => format!(
+            "reconnect the right SSD and {}; if that is gone for good, make the cache anew with `hearth pool replace {} --ssd PATH` (the same \
+             path, too)",
+            start_it(record),
+            record.name
+        ),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
         OpenError::LogsTooLong { .. } => {
             format!("make its cache anew with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)

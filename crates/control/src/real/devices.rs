@@ -99,6 +99,39 @@ pub(super) fn opened_by_others(spec: &str) -> Option<String> {
     (!openers.is_empty()).then(|| openers::told(&openers))
 }
 
+/// Bytes that are read at the begin and at the end of a device that should be blank, and of each sample between.
+const BLANK_ENDS_BYTES: u64 = 2 << 20;
+const BLANK_SAMPLE_BYTES: u64 = 64 << 10;
+/// Samples of a device that should be blank.
+const BLANK_SAMPLES: u64 = 512;
+
+/// Whether nothing but zeroes is on a device, as far as a look of a second can tell.
+pub(super) fn is_blank(path: &str) -> Result<bool, ControlError> {
+    let device = open(path, Access::ReadOnly)?;
+    let blocking = device.blocking().map_err(|e| plain(Path::new(path), &e))?;
+    for (offset_bytes, length_bytes) in blank_parts(device.geometry().size_bytes) {
+        let mut bytes = vec![0xff; length_bytes as usize];
+        blocking.read_at(offset_bytes, &mut bytes).map_err(|e| plain(Path::new(path), &e))?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The parts of a device of that size that are looked at: offset and length, whole pages.
+fn blank_parts(size_bytes: u64) -> Vec<(u64, u64)> {
+    let whole = size_bytes - size_bytes % types::BLOCK_BYTES;
+    let ends = BLANK_ENDS_BYTES.min(whole);
+    let step = (whole / BLANK_SAMPLES).next_multiple_of(types::BLOCK_BYTES).max(BLANK_SAMPLE_BYTES);
+    let between = (0..BLANK_SAMPLES).map(|nth| nth * step).take_while(|at| at + BLANK_SAMPLE_BYTES <= whole);
+    [(0, ends), (whole - ends, ends)]
+        .into_iter()
+        .chain(between.map(|at| (at, BLANK_SAMPLE_BYTES)))
+        .filter(|(_, length)| *length > 0)
+        .collect()
+}
+
 /// Makes the file of an SSD, allocated.
 pub(super) fn make_file(path: &str, size_bytes: u64) -> Result<(), ControlError> {
     OpenDevice::create(Path::new(path), size_bytes).map(drop).map_err(|e| open_error(Path::new(path), e))
@@ -307,6 +340,8 @@ mod tests {
             file_made: true,
             disk_room: None,
             serial: 0,
+            on_blank_ssd: Default::default(),
+            ssd_identity: Vec::new(),
         };
         let (ours, removed) = (pool(1, SIZE), || !path.exists());
         let make = || make_file(&ours.ssd, SIZE).expect("there is room");

@@ -38,6 +38,8 @@ impl Sparse {
             file_made: false,
             disk_room: None,
             serial: 0,
+            on_blank_ssd: crate::state::OnBlankSsd::Stop,
+            ssd_identity: Vec::new(),
         }
     }
 

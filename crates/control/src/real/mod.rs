@@ -17,6 +17,7 @@ mod kept;
 mod large_tests;
 mod letting_go;
 mod looking;
+pub(crate) mod looking_into;
 mod lvm_group;
 mod lvm_lock;
 mod mapped;
@@ -236,6 +237,10 @@ impl DataPath for Machine {
         self.examine(path)
     }
 
+    fn look_into_ssd(&self, path: &str) -> Result<crate::ssd_content::SsdContent, ControlError> {
+        self.content_of_ssd(path)
+    }
+
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
         self.examine(spec)
     }
@@ -288,6 +293,10 @@ impl DataPath for Machine {
 
     fn opened_by_others(&self, spec: &str) -> Option<String> {
         devices::opened_by_others(spec)
+    }
+
+    fn is_blank(&self, path: &str) -> Result<bool, ControlError> {
+        devices::is_blank(path)
     }
 
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {

@@ -100,7 +100,11 @@ impl Machine {
         disks::check_log(&mut medium, layout.ssd_bytes)?;
         let made = match record.phase {
             // The medium carries the pool of before, or this one: never neither.
-            PoolPhase::Reformatting { .. } => superblock::create_anew(&mut medium, layout, record.uuid.0),
+            PoolPhase::Reformatting { .. } => match superblock::create_anew(&mut medium, layout, record.uuid.0) {
+                // A blank one has no pool of before.
+                Err(superblock::OpenError::NoPool) => superblock::create(&mut medium, layout, record.uuid.0),
+                made => made,
+            },
             _ => superblock::create(&mut medium, layout, record.uuid.0),
         };
         made.map(drop).map_err(|e| open_error(record, e))

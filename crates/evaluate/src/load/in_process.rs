@@ -117,6 +117,8 @@ impl InProcess {
                 file_made: false,
                 disk_room: None,
                 serial: 0,
+                on_blank_ssd: Default::default(),
+                ssd_identity: Vec::new(),
             };
             if let Some(bytes) = cache.bytes.filter(|_| !Path::new(&cache.ssd).exists()) {
                 served.machine.make_file(&cache.ssd, bytes).map_err(told)?;

@@ -64,6 +64,8 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/pools/{name}/replace", post(pool_replace)),
         ("/pools/{name}/check", post(pool_check)),
         ("/pools/{name}/take-back", post(pool_take_back)),
+        ("/pool-imports", post(pool_import)),
+        ("/pool-imports/look", post(pool_look)),
         ("/disks", get(disk_list).post(disk_create)),
         ("/disks/{name}", get(disk_show).patch(disk_set).delete(disk_remove)),
         ("/volumes", get(volume_list).post(volume_add)),
@@ -160,6 +162,9 @@ fn only_looks(action: &Action) -> bool {
             | Action::PoolDestroy { .. }
             | Action::PoolCheck { .. }
             | Action::PoolTakeBack { .. }
+            | Action::PoolImport(_)
+            // It changes nothing, and reads the log.
+            | Action::PoolLook(_)
             | Action::DiskCreate(_)
             | Action::DiskSet { .. }
             | Action::DiskRemove { .. }
@@ -209,6 +214,7 @@ fn where_to_look(action: &Action) -> String {
             format!("check with `hearth volume show {name}`")
         }
         Action::ShareAdd { .. } | Action::ShareRemove { .. } => "check with `hearth share list`".into(),
+        Action::PoolImport(_) | Action::PoolLook(_) => "check with `hearth pool list`".into(),
         Action::PoolTakeBack { name } => format!("check with `hearth pool show {name}`"),
         Action::DiskCreate(_) | Action::DiskSet { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
         Action::ApplicationConnect { id, .. } | Action::ApplicationDisconnect { id, .. } => format!("check with `hearth app show {id}`"),

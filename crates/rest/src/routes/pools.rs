@@ -3,7 +3,7 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
 use axum::extract::State;
-use control::api::{Action, Done, JobView, PoolCreate, PoolReplace, PoolSet, PoolView};
+use control::api::{Action, Done, JobView, PoolCreate, PoolFoundView, PoolImport, PoolReplace, PoolSet, PoolView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -21,6 +21,26 @@ pub async fn pool_list(State(app): Shared) -> Answered {
 )]
 pub async fn pool_create(State(app): Shared, Json(create): Json<PoolCreate>) -> Answered {
     run(&app, Action::PoolCreate(create)).await
+}
+
+/// What an SSD holds whose pool is not known here; changes nothing.
+#[utoipa::path(
+    post, path = "/api/v1/pool-imports/look", tag = "pools",
+    request_body(content = PoolImport, example = json!({"ssd": "/dev/nvme0n1"})),
+    responses((status = 200, description = "What is there, and where its volumes' devices are.", body = PoolFoundView))
+)]
+pub async fn pool_look(State(app): Shared, Json(import): Json<PoolImport>) -> Answered {
+    run(&app, Action::PoolLook(import)).await
+}
+
+/// Takes in the pool of an SSD that is not known here, and serves its volumes.
+#[utoipa::path(
+    post, path = "/api/v1/pool-imports", tag = "pools",
+    request_body(content = PoolImport, example = json!({"ssd": "/dev/nvme0n1", "backings": {"data": "/dev/sdb"}})),
+    responses((status = 200, description = "The pool.", body = PoolView))
+)]
+pub async fn pool_import(State(app): Shared, Json(import): Json<PoolImport>) -> Answered {
+    run(&app, Action::PoolImport(import)).await
 }
 
 /// One pool.

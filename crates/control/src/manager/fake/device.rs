@@ -3,6 +3,8 @@
 use super::Inside;
 use crate::datapath::{DeviceFacts, FoundDevice};
 use crate::error::ControlError;
+use crate::on_ssd::{PoolCopy, Said};
+use crate::ssd_content::{SsdContent, VolumeOnSsd};
 use crate::state::{BackingIdentity, Fact};
 use crate::uuid::Uuid;
 use std::collections::BTreeMap;
@@ -28,6 +30,8 @@ pub struct Device {
     pub log: BTreeMap<u32, (u64, bool)>,
     /// What it says of its pool, and with which serial.
     pub records: Option<(u64, Vec<u8>)>,
+    /// Of its latest start.
+    pub session: u64,
     /// The number that the next volume gets, as the superblock has it.
     pub next_volume_id: u32,
     /// What it holds, if it is a backing device.
@@ -43,6 +47,36 @@ pub struct Attached {
 }
 
 impl Inside {
+    /// What an SSD holds: the copy of the state, and what the log has of its volumes.
+    pub(super) fn content_of(&mut self, path: &str) -> Result<SsdContent, ControlError> {
+        let device = self.device(path)?.clone();
+        let copy = device.records.as_ref().map(|(_, content)| PoolCopy::decode(content));
+        let dirty = |id: u32| device.log.get(&id).filter(|(_, dirty)| *dirty).map_or(0, |_| 4096);
+        let known = copy.iter().flatten().flat_map(|copy| &copy.volumes);
+        let volumes = known.map(|volume| VolumeOnSsd {
+            id: volume.id,
+            uuid: volume.uuid,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            mode: volume.options.mode,
+            may_have_dirty: volume.may_have_dirty,
+            dirty_bytes: dirty(volume.id),
+            clean_bytes: device.log.get(&volume.id).filter(|(_, dirty)| !*dirty).map_or(0, |_| 4096),
+        });
+        Ok(SsdContent {
+            uuid: device.pool.unwrap_or_default(),
+            session: device.session,
+            size_bytes: device.size_bytes,
+            volumes: volumes.collect(),
+            said: Said {
+                serial: device.records.as_ref().map_or(0, |(serial, _)| *serial),
+                copy: copy.clone(),
+                next_volume_id: device.next_volume_id,
+            },
+            ..SsdContent::default()
+        })
+    }
+
     pub(super) fn found(&self, path: &str) -> FoundDevice {
         let device = self.devices[path].clone();
         FoundDevice {

@@ -20,7 +20,9 @@ use crate::mapped::MappedDevices;
 use crate::preload::Piece;
 use crate::real::assembly;
 use crate::real::content::Gathered;
+use crate::real::looking_into;
 use crate::real::records;
+use crate::ssd_content::SsdContent;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
@@ -289,6 +291,11 @@ impl DataPath for World {
 
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
         self.facts(path)
+    }
+
+    fn look_into_ssd(&self, path: &str) -> Result<SsdContent, ControlError> {
+        let medium = || -> Result<Box<dyn Medium + Send>, ControlError> { Ok(Box::new(self.blocking(path))) };
+        looking_into::look_into(path, &medium, 1)
     }
 
     fn examine_backing(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
