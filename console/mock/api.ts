@@ -1,9 +1,11 @@
 /** The calls of the API over a [`World`]. */
 
-import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm, ShareAdd, ShareView } from "../src/api";
+import type { AdviceAsk, AnalysisStart, DiskCreate, DiskSet, DiskView, Options, OptionsPatch, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeAdd, VolumeSet, VolumeWarm } from "../src/api";
+import type { ShareAdd, TokenCreate, TokenMade } from "../src/api-access";
 import type { ObjectPreload, ObjectSet } from "../src/api-objects";
 import { advise, loads, start } from "./insight";
 import { applications, apply, list, preload, setPolicy, verify as verified } from "./objects";
+import { shared } from "./shares";
 import { map, why } from "./space";
 import { GIB, type MockVolume } from "./volume";
 import { DEVICES, pool, view, type World } from "./world";
@@ -35,6 +37,10 @@ export async function handle(world: World, method: string, path: string, query: 
       if (!found) throw missing("volume", query.get("name") ?? "");
       return found;
     }
+    case "shares":
+      return [...[...world.volumes.values()].map(({ view }) => view), ...world.disks.values()].flatMap(({ shares }) => shares ?? []);
+    case "tokens":
+      return tokens(world, method, name, body);
     case "stats": {
       if (name === undefined) return { pools: {}, volumes: {}, disks: {} };
       const volume = world.volumes.get(name);
@@ -265,24 +271,16 @@ async function volumes(world: World, method: string, name: string | undefined, v
   return volume.view;
 }
 
-function shared(volume: string, uuid: string, add: ShareAdd): ShareView {
-  const iscsi = add.protocol === "iscsi";
-  return {
-    volume,
-    protocol: add.protocol,
-    target: iscsi ? `iqn.2003-01.org.linux-iscsi.hearth:${uuid}` : `nqn.2014-08.org.nvmexpress:uuid:${uuid}`,
-    serial: uuid,
-    wwn: iscsi ? `naa.6001405${uuid.replace(/-/g, "").slice(0, 25)}` : `uuid.${uuid}`,
-    addresses: (add.addresses ?? []).length > 0 ? add.addresses! : [`127.0.0.1:${iscsi ? 3260 : 4420}`],
-    initiators: add.initiators ?? [],
-    chap_file: add.chap_file ?? null,
-    device: "/dev/loop0",
-    server: iscsi ? "lio" : "nvmet",
-    limits: [],
-    connected: [],
-    problem: null,
-    remedy: null,
-  };
+function tokens(world: World, method: string, name: string | undefined, body: unknown): unknown {
+  if (method === "POST") {
+    const { name: wanted, role } = body as TokenCreate;
+    if (world.tokens.has(wanted)) throw new Problem(409, "conflict", `there is already a token "${wanted}"`, "choose another name, or revoke it first");
+    world.tokens.set(wanted, { name: wanted, role, created_unix_s: Math.floor(Date.now() / 1000) });
+    return { name: wanted, role, token: `hearth_${"0123456789abcdef".repeat(4)}` } satisfies TokenMade;
+  }
+  if (name === undefined) return [...world.tokens.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  if (!world.tokens.delete(name)) throw missing("token", name);
+  return { done: true };
 }
 
 function set(world: World, volume: MockVolume, body: VolumeSet, dirty: () => number, changed: () => void): unknown {

@@ -17,6 +17,8 @@ const MARIADB: Line[] = [
   ["shop", "shop.audit", "table", 46_080, 0, null, 0],
   ["shop", "shop.audit/PRIMARY", "index", 0, 5400, 0.4, 2200],
   ["mysql", "mysql.innodb_table_stats", "table", 1, 3, 88, 1],
+  ["mysql", "mysql.innodb_index_stats", "table", 1, 0, null, 1],
+  [null, "system tablespace", "dictionary", 76, 0, null, 3],
   [null, "redo", "redo", 2048, 0, null, 9800],
   [null, "doublewrite", "doublewrite", 4, 0, null, 4200],
   [null, "undo_001", "undo", 512, 210, 99.9, 1300],
@@ -24,6 +26,11 @@ const MARIADB: Line[] = [
 const POSTGRES: Line[] = [
   ["postgres", "postgres/public.pgbench_accounts", "table", 7400, 2100, 71.3, 600],
   ["postgres", "postgres/public.pgbench_accounts_pkey", "index", 1100, 900, 93.8, 20],
+  ["postgres", "postgres/pg_toast.pgbench_accounts", "toast", 300, 40, 62, 1],
+  ["postgres", "postgres/pg_catalog.pg_class", "dictionary", 1, 9, 99.9, 1],
+  ["postgres", "postgres/pg_catalog.pg_class/pg_class_oid_index", "dictionary", 1, 12, 99.9, 0],
+  ["postgres", "postgres/pg_toast.pg_proc", "dictionary", 1, 0, null, 0],
+  ["postgres", "postgres/information_schema.sql_features", "dictionary", 1, 0, null, 0],
   [null, "wal", "wal", 1024, 0, null, 5200],
 ];
 

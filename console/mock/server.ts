@@ -134,7 +134,11 @@ export class Mock {
       if (session.role !== "operate") throw new Problem(403, "forbidden", "the role view may not change anything", "use a token with the role operate");
     }
     if (path === "/stream") return this.stream(request, response);
-    json(await handle(this.world, method, path, url.searchParams, body));
+    const answer = await handle(this.world, method, path, url.searchParams, body);
+    // Sessions end with their token.
+    const token = method === "DELETE" ? /^\/tokens\/(.+)$/.exec(path)?.[1] : undefined;
+    if (token !== undefined) for (const [id, { name }] of this.sessions) if (name === decodeURIComponent(token)) this.sessions.delete(id);
+    json(answer);
   }
 
   private stream(request: IncomingMessage, response: ServerResponse): void {

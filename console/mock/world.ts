@@ -1,8 +1,10 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
 import type { AdviceAsk, AnalysisView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { TokenView } from "../src/api-access";
 import type { ObjectSet, ObjectView } from "../src/api-objects";
 import { firstObjects } from "./objects";
+import { firstShares, firstTokens } from "./shares";
 import { poolValue, volumeValue } from "./values";
 import { GIB, MIB, MockVolume, OPTIONS, type Character } from "./volume";
 
@@ -37,6 +39,7 @@ export class World {
   readonly policies: ObjectSet[] = [];
   /** Volumes that are looked at just now. */
   readonly looking = new Set<string>();
+  readonly tokens = new Map<string, TokenView>(firstTokens().map((token) => [token.name, token]));
   readonly events: EventView[] = [];
   readonly listeners = new Set<(told: Told) => void>();
 
@@ -63,6 +66,7 @@ export class World {
       backing: `/dev/sd${String.fromCharCode(98 + (this.volumes.size % 24))}`, size_bytes: 32 * GIB, options: { ...OPTIONS, mode },
       exports: { loop: `/dev/loop${this.volumes.size}`, nbd: `nbd+unix:///${name}?socket=/run/hearth/nbd.sock` }, on_restart: { loop: "waits", nbd: "ends" }, stable_path: `/dev/hearth/${name}`, attached_to: null, sector_bytes: 512, cached_bytes: 2 * GIB, dirty_bytes: 0, job: null, ...rest,
     };
+    view.shares = firstShares(name, view.uuid);
     if (name === "db") view.options.dirty_limit_bytes = 4 * GIB;
     const volume = new MockVolume(view, character, this.started_s - 40 * 86_400);
     this.volumes.set(name, volume);

@@ -1,5 +1,6 @@
 /** The words of the REST API, one interface for each schema of `docs/openapi.json`; a test compares the fields. */
 
+import type { ShareView } from "./api-access";
 import type { PreloadView } from "./api-objects";
 
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
@@ -258,40 +259,6 @@ export interface VolumeView {
   cached_bytes: number | null;
   dirty_bytes: number | null;
   job: JobView | null;
-}
-
-export type ShareProtocol = "iscsi" | "nvme-tcp";
-
-export interface ShareView {
-  /** The volume or disk. */
-  volume: string;
-  protocol: ShareProtocol;
-  /** An IQN or an NQN. */
-  target: string;
-  serial: string;
-  wwn: string;
-  addresses: string[];
-  /** None: all. */
-  initiators: string[];
-  chap_file?: string | null;
-  /** Null while it is not offered. */
-  device?: string | null;
-  /** "lio" or "nvmet" of the kernel, "tgt" where it has no iSCSI target; null while nobody serves it. */
-  server?: string | null;
-  /** What initiators do without there, a sentence each. */
-  limits?: string[];
-  /** Null: not known. */
-  connected?: string[] | null;
-  problem?: string | null;
-  remedy?: string | null;
-}
-
-export interface ShareAdd {
-  protocol: ShareProtocol;
-  addresses?: string[];
-  initiators?: string[];
-  any_initiator?: boolean;
-  chap_file?: string | null;
 }
 
 /** What users of an export see while the daemon is gone and comes back. */

@@ -15,6 +15,7 @@ import { Overview } from "./pages/overview";
 import { VolumePage } from "./pages/volume";
 import { PoolPage } from "./pages/pool";
 import { Pools } from "./pages/pools";
+import { Access } from "./pages/access";
 import { Jobs } from "./pages/jobs";
 import { Events } from "./pages/events";
 import { Setup } from "./pages/setup";
@@ -70,6 +71,8 @@ function Page() {
       return <PoolPage key={now.name} name={now.name} />;
     case "pools":
       return <Pools />;
+    case "access":
+      return <Access />;
     case "jobs":
       return <Jobs />;
     case "events":
@@ -112,6 +115,7 @@ function Navigation() {
           {item(only ? { page: "pool", name: only.name } : { page: "pools" }, "pool", only ? "Pool" : "Pools", here === "pool" || here === "pools")}
           {item({ page: "advice" }, "advice", "Advice", here === "advice" || here === "analysis")}
           {item({ page: "apps" }, "apps", "Apps", here === "apps" || here === "object")}
+          {item({ page: "access" }, "access", "Access", here === "access")}
           {item({ page: "jobs" }, "jobs", "Jobs", here === "jobs", { number: running, told: "running" })}
           {item({ page: "events" }, "events", "Events", here === "events", { number: grave, told: grave === 1 ? "error" : "errors" })}
           {item({ page: "setup" }, "setup", "Set up", here === "setup")}

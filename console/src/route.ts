@@ -7,6 +7,7 @@ export type Route =
   | { page: "volume"; name: string }
   | { page: "pool"; name: string }
   | { page: "pools" }
+  | { page: "access" }
   | { page: "jobs" }
   | { page: "events" }
   | { page: "setup" }
@@ -26,7 +27,7 @@ export function parse(hash: string): Route {
   if ((page === "apps" || page === "object") && name !== undefined && parts.length === 3 && /^\d{1,10}$/.test(parts[2]!)) return { page, volume: decode(name), id: Number(parts[2]) };
   if (parts.length > 2) return { page: "unknown" };
   if ((page === "volume" || page === "pool" || page === "advice" || page === "analysis") && name !== undefined) return { page, name: decode(name) };
-  if (name === undefined && (page === "jobs" || page === "events" || page === "setup" || page === "pools" || page === "advice")) return { page };
+  if (name === undefined && (page === "access" || page === "jobs" || page === "events" || page === "setup" || page === "pools" || page === "advice")) return { page };
   return { page: "unknown" };
 }
 
@@ -69,6 +70,8 @@ export function title(route: Route): string {
       return `Pool ${route.name}`;
     case "pools":
       return "Pools";
+    case "access":
+      return "Shares and tokens";
     case "jobs":
       return "Jobs";
     case "events":

@@ -2,7 +2,8 @@
 
 import type { Colour } from "../theme";
 import type { Table } from "./history";
-import { nearest, share, timeLabel, timeTicks, valueEnds, valueTicks, type Ends, type Scale } from "./scale";
+import { paintAxes, places } from "./axes";
+import { nearest, valueEnds, type Ends, type Scale } from "./scale";
 import { prepare } from "./spark";
 
 /** Room for labels at the left and below, and a margin above and at the right, in pixels. */
@@ -14,6 +15,8 @@ const FOOT = 26;
 const TIME_LABEL = 64;
 const ROW = 30;
 const DECADE = 20;
+/** From labels to the plot. */
+const APART: [number, number] = [8, 9];
 
 export interface Painted {
   table: Table | null;
@@ -41,33 +44,11 @@ export function paint(canvas: HTMLCanvasElement, { table, lines, scale, ends, to
   const after = times.findIndex((time) => time > ends[1]);
   const last = after < 0 ? times.length : after + 1;
   const values = valueEnds(scale, seen(columns, first, last));
-  const x = (time: number): number => LEFT + share("plain", time, ends) * wide;
-  const y = (value: number): number => TOP + (1 - share(scale, value, values)) * high;
-
+  const axes = { scale, values, times: ends, told, row: scale === "decades" ? DECADE : ROW, label: TIME_LABEL, apart: APART };
+  const plot = { left: LEFT, top: TOP, wide, high };
+  const { x, y } = places(plot, axes);
   context.font = `11px ${getComputedStyle(canvas).fontFamily}`;
-  context.fillStyle = colours.muted;
-  context.strokeStyle = colours.line;
-  context.lineWidth = 1;
-  context.setLineDash([]);
-  context.beginPath();
-  context.textAlign = "right";
-  context.textBaseline = "middle";
-  for (const value of valueTicks(scale, values, high / (scale === "decades" ? DECADE : ROW))) {
-    const at = Math.round(y(value)) + 0.5;
-    context.moveTo(LEFT, at);
-    context.lineTo(LEFT + wide, at);
-    context.fillText(told(value), LEFT - 8, at);
-  }
-  context.textAlign = "center";
-  context.textBaseline = "top";
-  const { step, times: ticks } = timeTicks(ends, wide / TIME_LABEL);
-  for (const time of ticks) {
-    const at = Math.round(x(time)) + 0.5;
-    context.moveTo(at, TOP);
-    context.lineTo(at, TOP + high);
-    context.fillText(timeLabel(time, step), at, TOP + high + 9);
-  }
-  context.stroke();
+  paintAxes(context, plot, axes, colours);
 
   context.save();
   context.beginPath();

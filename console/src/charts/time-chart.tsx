@@ -3,16 +3,15 @@
 import { effect, useComputed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { EventView } from "../api";
-import { bytes, bytesPerSecond, count, dateTime, digits, microseconds, percent } from "../format";
+import { dateTime } from "../format";
 import { events } from "../live/store";
 import { palette, type Colour } from "../theme";
 import { sentence } from "../ui/toast";
 import type { Table } from "./history";
 import { LEFT, paint, RIGHT } from "./paint";
-import { nearest, nearestEvent, type Scale } from "./scale";
+import { nearest, nearestEvent } from "./scale";
+import { AXIS, FORMATS, SCALES, type Unit } from "./units";
 import { ends, type Window } from "./window";
-
-export type Unit = "ratio" | "us" | "per_second" | "bytes" | "bytes_s";
 
 export interface ChartLine {
   series: string;
@@ -21,18 +20,6 @@ export interface ChartLine {
   dash?: number[];
   hidden?: boolean;
 }
-
-const FORMATS: Record<Unit, (value: number) => string> = {
-  ratio: percent,
-  us: microseconds,
-  per_second: (value) => `${count(value)}/s`,
-  bytes,
-  bytes_s: bytesPerSecond,
-};
-
-const AXIS: Record<Unit, (value: number) => string> = { ...FORMATS, ratio: (value) => `${digits(value * 100)} %`, per_second: count };
-
-const SCALES: Record<Unit, Scale> = { ratio: "share", us: "decades", per_second: "plain", bytes: "bytes", bytes_s: "bytes" };
 
 /** A drag over less is a click; an event is told as near to the pointer, in pixels. */
 const NEAR = 4;

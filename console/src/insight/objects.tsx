@@ -11,7 +11,7 @@ import { href } from "../route";
 import { Panel, Trouble } from "../ui/basics";
 import { Table, type Column } from "../ui/table";
 import { brings, kindOf, policyOf, shareOf, sizeOf } from "../words/objects";
-import { SORTS, tree, type Row, type Sort } from "./tree";
+import { SORTS, tree, type Branch, type Row, type Sort } from "./tree";
 
 const EVERY_MS = 15_000;
 /** Objects that are asked for, and rows that are shown at most: a page of more is slow to draw. */
@@ -23,7 +23,7 @@ export function Objects({ volume, application }: { volume: string; application: 
   const [filter, setFilter] = useState("");
   const path = `/objects?volume=${part(volume)}&application=${application.id}&sort=${sort}&limit=${ASKED}`;
   const { value: objects, error } = usePolled<ObjectView[]>(path, EVERY_MS);
-  const { branches, fitting, hidden } = tree(objects ?? [], sort, filter, ROWS_MAX);
+  const { branches, dictionary, fitting, hidden } = tree(objects ?? [], sort, filter, ROWS_MAX);
   const curves = (objects ?? []).map((object) => object.curve).filter((curve) => curve.length > 0);
   // All to one scale: a curve twice as high brings twice as much.
   const top = Math.max(...curves.map((curve) => curve[curve.length - 1]!.hits_percent), 1);
@@ -55,16 +55,14 @@ export function Objects({ volume, application }: { volume: string; application: 
       {branches.map((branch) => (
         <details key={branch.database} open class="branch">
           <summary>
-            <strong>{branch.database ?? "Of no database"}</strong>{" "}
-            <span class="muted">
-              {counted(branch.objects, "object")}, {bytes(branch.bytes)}, {bytes(branch.read_bytes)} read
-            </span>
+            <strong>{branch.database ?? "Of no database"}</strong> <Totals of={branch} />
           </summary>
           <div class="table-box">
             <Table columns={columns(top, now)} rows={branch.rows} />
           </div>
         </details>
       ))}
+      {dictionary && <Dictionary of={dictionary} filtered={filter.trim() !== ""} columns={columns(top, now)} />}
       {objects && (
         <p class="muted hint">
           {hidden > 0 && `${count(hidden)} more fit; filter to see them. `}
@@ -76,6 +74,34 @@ export function Objects({ volume, application }: { volume: string; application: 
         </p>
       )}
     </Panel>
+  );
+}
+
+const Totals = ({ of }: { of: Branch }) => (
+  <span class="muted">
+    {counted(of.objects, "object")}, {bytes(of.bytes)}, {bytes(of.read_bytes)} read
+  </span>
+);
+
+/** One line until it is opened: a server has hundreds of objects of its own. What a filter finds in it is shown. */
+function Dictionary({ of, filtered, columns }: { of: Branch; filtered: boolean; columns: Column<Row>[] }) {
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const open = chosen ?? filtered;
+  const toggle = (event: Event): void => {
+    event.preventDefault();
+    setChosen(!open);
+  };
+  return (
+    <details class="branch dictionary" open={open}>
+      <summary onClick={toggle}>
+        <strong>The server's dictionary</strong> <Totals of={of} />
+      </summary>
+      {open && (
+        <div class="table-box">
+          <Table columns={columns} rows={of.rows} />
+        </div>
+      )}
+    </details>
   );
 }
 

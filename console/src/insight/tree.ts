@@ -1,6 +1,7 @@
-/** Objects of an application as a tree: databases, what lies in them, and indexes within their tables. */
+/** Objects of an application as a tree: databases, what lies in them, indexes within their tables; and apart, the dictionary. */
 
 import type { ObjectView } from "../api-objects";
+import { isDictionary } from "./dictionary";
 
 export const SORTS = ["heat", "gain", "size", "name"] as const;
 export type Sort = (typeof SORTS)[number];
@@ -22,6 +23,8 @@ export interface Branch {
 
 export interface Tree {
   branches: Branch[];
+  /** The server's own objects, of all databases; null: none fits. */
+  dictionary: Branch | null;
   /** Objects that fit the filter. */
   fitting: number;
   /** Of them, those beyond the most that are shown. */
@@ -37,16 +40,15 @@ interface Family {
 
 const names = new Intl.Collator("en", { numeric: true });
 
-/** Sorted: an object with those that lie in its file counts as one. At most so many rows. */
+/** Sorted: an object with those that lie in its file counts as one. At most so many rows, and as many of the dictionary. */
 export function tree(objects: ObjectView[], sort: Sort, filter: string, most: number): Tree {
   const wanted = filter.trim().toLowerCase();
   const text = ({ name, kind, database }: ObjectView): string => `${name} ${kind} ${database ?? ""}`;
   const fitting = objects.filter((object) => text(object).toLowerCase().includes(wanted));
-  const branches = [...groups(fitting, (object) => object.database).entries()].map(([database, of]) => ({
-    database,
-    objects: of.length,
-    bytes: sum(of, "bytes"),
-    read_bytes: sum(of, "read_bytes"),
+  const own = fitting.filter(isDictionary);
+  const users = fitting.filter((object) => !isDictionary(object));
+  const branches = [...groups(users, (object) => object.database).entries()].map(([database, of]) => ({
+    ...totals(database, of),
     families: families(of, sort),
   }));
   const ranked = branches
@@ -64,10 +66,18 @@ export function tree(objects: ObjectView[], sort: Sort, filter: string, most: nu
   });
   return {
     branches: shown.filter((branch) => branch.rows.length > 0),
+    dictionary: own.length === 0 ? null : { ...totals(null, own), rows: families(own, sort).flatMap((family) => family.rows).slice(0, most) },
     fitting: fitting.length,
-    hidden: Math.max(0, fitting.length - most),
+    hidden: Math.max(0, users.length - most) + Math.max(0, own.length - most),
   };
 }
+
+const totals = (database: string | null, of: ObjectView[]): Omit<Branch, "rows"> => ({
+  database,
+  objects: of.length,
+  bytes: sum(of, "bytes"),
+  read_bytes: sum(of, "read_bytes"),
+});
 
 function families(objects: ObjectView[], sort: Sort): Family[] {
   const there = new Set(objects.filter((object) => object.within === null).map((object) => object.name));

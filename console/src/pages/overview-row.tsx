@@ -4,7 +4,8 @@ import { batch, useComputed, useSignal } from "@preact/signals";
 import { memo } from "../ui/memo";
 import { useEffect, useRef } from "preact/hooks";
 import type { VolumeSample, VolumeView } from "../api";
-import { drawSpark } from "../charts/spark";
+import { drawSpark, type Line } from "../charts/spark";
+import { RANGES } from "../charts/window";
 import { bytes, count, microseconds, percent, span } from "../format";
 import { jobs, pools } from "../live/store";
 import { liveVolume, onSample, type LiveVolume } from "../live/volumes";
@@ -14,18 +15,24 @@ import { palette } from "../theme";
 import { Badge } from "../ui/basics";
 import { healthLine, type Tone } from "../words/health";
 
+/** Of which time the small charts are, up to now: "5 min". */
+export const SPAN = RANGES.find(({ seconds }) => seconds === RING_SECONDS)!.word;
+
 const buffers = Array.from({ length: 4 }, () => new Float64Array(RING_SECONDS));
 
 function draw(live: LiveVolume, canvases: (HTMLCanvasElement | null)[]): void {
   const [iops, hit, latency] = canvases;
   const [a, b, c, d] = buffers as [Float64Array, Float64Array, Float64Array, Float64Array];
-  if (iops) drawSpark(iops, [{ values: live.ring.series("iops", a), colour: "blue", filled: true }]);
-  if (hit) drawSpark(hit, [{ values: live.ring.series("hit", b), colour: "green", filled: true }], 1);
+  // Before the first sample there is an axis of time already.
+  const to = live.ring.newest_s || Math.floor(Date.now() / 1000);
+  if (iops) drawSpark(iops, "per_second", [{ values: live.ring.series("iops", a), colour: "blue", filled: true }], to);
+  if (hit) drawSpark(hit, "ratio", [{ values: live.ring.series("hit", b), colour: "green", filled: true }], to);
   if (latency) {
-    drawSpark(latency, [
+    const lines: Line[] = [
       { values: live.ring.series("baseline", c), colour: "grey", dashed: true },
       { values: live.ring.series("now", d), colour: "orange" },
-    ]);
+    ];
+    drawSpark(latency, "us", lines, to);
   }
 }
 
@@ -96,9 +103,9 @@ export const Row = memo(function Row({ volume }: { volume: VolumeView }) {
         <span class="under">{volume.options.mode} · {bytes(volume.size_bytes)} · {volume.pool}</span>
       </th>
       <td class="c-health"><HealthCell volume={volume} sample={shown} /></td>
-      <td class="c-spark" data-label="IOPS"><div class="spark"><span class="num">{iops}</span><canvas ref={cell(0)} aria-hidden="true" /></div></td>
-      <td class="c-spark" data-label="Hit rate"><div class="spark"><span class="num">{hit}</span><canvas ref={cell(1)} aria-hidden="true" /></div></td>
-      <td class="c-spark" data-label="Latency"><div class="spark"><span class="num">{now}<span class="under">{baseline}</span></span><canvas ref={cell(2)} aria-hidden="true" /></div></td>
+      <td class="c-spark" data-label={`IOPS, ${SPAN}`}><div class="spark"><span class="num">{iops}</span><canvas ref={cell(0)} aria-hidden="true" /></div></td>
+      <td class="c-spark" data-label={`Hit rate, ${SPAN}`}><div class="spark"><span class="num">{hit}</span><canvas ref={cell(1)} aria-hidden="true" /></div></td>
+      <td class="c-spark" data-label={`Latency, ${SPAN}`}><div class="spark"><span class="num">{now}<span class="under">{baseline}</span></span><canvas ref={cell(2)} aria-hidden="true" /></div></td>
       <td class="c-dirty" data-label="Dirty"><span class="num">{dirty}</span><span class="bar" aria-hidden="true"><span ref={bar} class="bar-fill dirty" /></span></td>
       <td class="c-saved" data-label="Saved"><span class="num">{savedIos}</span><span class="under">{savedRest}</span></td>
     </tr>

@@ -9,7 +9,7 @@ import { liveVolume, onSample } from "../live/volumes";
 import { recall, remember } from "../memory";
 import { Empty } from "../ui/basics";
 import { Icon } from "../ui/icon";
-import { Row } from "./overview-row";
+import { Row, SPAN } from "./overview-row";
 import { Totals } from "./overview-totals";
 
 export type Column = "name" | "iops" | "hit" | "latency" | "dirty" | "saved";
@@ -17,7 +17,7 @@ export type Column = "name" | "iops" | "hit" | "latency" | "dirty" | "saved";
 const COLUMNS: { key: Column | null; word: string; title?: string; className: string }[] = [
   { key: "name", word: "Volume", className: "c-name" },
   { key: null, word: "Health", className: "c-health" },
-  { key: "iops", word: "IOPS", title: "Requests a second, and of the last five minutes", className: "c-spark" },
+  { key: "iops", word: "IOPS", title: "Requests a second: now, and over the last five minutes", className: "c-spark" },
   { key: "hit", word: "Hit rate", title: "Part of the reads served from the cache", className: "c-spark" },
   { key: "latency", word: "Latency", title: "Mean now (solid), and what a request would take without the cache (dashed)", className: "c-spark" },
   { key: "dirty", word: "Dirty", title: "Dirty bytes; the bar compares them with the volume's dirty limit, or with the pool's size", className: "c-dirty" },
@@ -113,6 +113,7 @@ export function Overview() {
                       <span class="sort-mark">{column.key === by && <Icon name={down ? "down" : "up"} />}</span>
                     </button>
                   ) : column.word}
+                  {column.className === "c-spark" && <span class="under">last {SPAN}</span>}
                 </th>
               ))}
             </tr>

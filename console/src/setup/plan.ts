@@ -3,7 +3,8 @@
 import { exportSentence } from "../words/exports";
 import { exportsOf, offerProblems, type Offer } from "../words/offer";
 import { listed, SHARE_PORTS, SHARE_TITLES } from "../words/shares";
-import type { DeviceView, Mode, PoolCreate, PoolView, ShareAdd, ShareProtocol, VolumeAdd } from "../api";
+import type { DeviceView, Mode, PoolCreate, PoolView, VolumeAdd } from "../api";
+import type { ShareAdd, ShareProtocol } from "../api-access";
 import { bytes } from "../format";
 import { nameProblem, size } from "../parse";
 import { MODES } from "../words/modes";

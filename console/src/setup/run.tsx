@@ -1,7 +1,8 @@
 /** Carrying the plan out, call by call, and what to do with the result. */
 
 import { exportName } from "../words/exports";
-import type { PoolView, ShareView, VolumeView } from "../api";
+import type { PoolView, VolumeView } from "../api";
+import type { ShareView } from "../api-access";
 import { refreshPools, refreshVolumes } from "../live/store";
 import { ApiError, part, post } from "../rest";
 import { href } from "../route";

@@ -1,7 +1,8 @@
 /** The four steps of the setup flow. */
 
 import type { ComponentChildren } from "preact";
-import type { DeviceView, Mode, PoolView, ShareProtocol } from "../api";
+import type { DeviceView, Mode, PoolView } from "../api";
+import type { ShareProtocol } from "../api-access";
 import { bytes, counted } from "../format";
 import { MODES, MODE_NAMES } from "../words/modes";
 import { INITIATOR_EXAMPLES, SHARE_PORTS, SHARE_TITLES } from "../words/shares";

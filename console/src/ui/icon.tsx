@@ -5,6 +5,7 @@ const PATHS: Record<string, string> = {
   pool: "M4 6c0-1.7 3.6-3 8-3s8 1.3 8 3-3.6 3-8 3-8-1.3-8-3zm0 0v12c0 1.7 3.6 3 8 3s8-1.3 8-3V6M4 12c0 1.7 3.6 3 8 3s8-1.3 8-3",
   advice: "M4 4v16h16M8 16c.6-6 3.5-8.5 11-9",
   apps: "M4 5h16v14H4zM4 10h16M10 10v9",
+  access: "M12 15.5a4 4 0 1 1-8 0 4 4 0 0 1 8 0zM11 12.5 20 4M17 7l3 3M14 9.8l2 2",
   jobs: "M4 6h10M4 12h16M4 18h7M17 4v4M20 6h-3",
   events: "M6 9a6 6 0 1 1 12 0c0 6 2 7 2 7H4s2-1 2-7M10 20h4",
   setup: "M12 5v14M5 12h14",

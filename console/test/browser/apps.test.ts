@@ -16,7 +16,7 @@ test("applications by volume, with what has no name and why; one is looked at ag
   await live(page);
   await page.getByRole("link", { name: "Apps" }).click();
   const found = page.getByRole("region", { name: "Applications", exact: true });
-  await found.getByRole("row", { name: /^MariaDB 10.11.6 db \/var\/lib\/mysql page content ?file map ?catalogue ?not asked 2 11 / }).waitFor();
+  await found.getByRole("row", { name: /^MariaDB 10.11.6 db \/var\/lib\/mysql page content ?file map ?catalogue ?not asked 2 13 / }).waitFor();
   await found.getByRole("row", { name: /^PostgreSQL vm-images in no known file system / }).waitFor();
   const looked = page.getByRole("region", { name: "Volumes that are looked at" });
   const row = (name: string) => looked.getByRole("row", { name: new RegExp(`^${name} `) });
@@ -48,7 +48,7 @@ test("objects stand by database, below their tables, sorted and filtered", { ski
   await panel.getByRole("button", { name: "by size" }).click();
   await panel.locator("tbody tr").first().filter({ hasText: "shop.audit" }).waitFor();
   await panel.getByRole("button", { name: "by name" }).click();
-  await panel.locator("summary").first().filter({ hasText: "mysql" }).waitFor();
+  await panel.locator("tbody tr").nth(2).filter({ hasText: "shop.items" }).waitFor();
   await panel.getByRole("button", { name: "by gain" }).click();
   await panel.locator("tbody tr").first().filter({ hasText: "shop.orders" }).waitFor();
   await panel.getByRole("img", { name: /^\d.* with 256\sMiB, .* with 16\sGiB, 52\s% with 512\sGiB$/ }).first().waitFor();
@@ -62,6 +62,40 @@ test("objects stand by database, below their tables, sorted and filtered", { ski
   await panel.getByText('Nothing here fits "nobody".').waitFor();
   await page.goto(`${here.base}#/apps/db/9`);
   await page.getByText("There is no application of the number 9 on db.").waitFor();
+  await watched.done();
+});
+
+test("a server's own objects are one line behind the user's, until it is opened or a filter finds them", { skip }, async () => {
+  const watched = await open(here, "#/apps/vm-images/2");
+  const { page } = watched;
+  await live(page);
+  const panel = page.getByRole("region", { name: "Objects of PostgreSQL on vm-images" });
+  const names = (): Promise<string[]> => panel.locator("tbody th").allInnerTexts();
+  const folded = panel.locator("details").last();
+  const line = folded.locator("summary");
+  await line.filter({ hasText: /^The server's dictionary 4 objects, 4\sMiB, 21\sMiB read$/ }).waitFor();
+  const users = ["postgres/public.pgbench_accounts", "postgres/public.pgbench_accounts_pkey", "postgres/pg_toast.pgbench_accounts", "wal"];
+  assert.deepEqual(await names(), users, "the long values of a user's table stay with it");
+  // One line, below everything of the user's.
+  const [above, box] = [(await panel.locator("details").nth(1).boundingBox())!, (await folded.boundingBox())!];
+  assert.ok(box.y >= above.y + above.height && box.height < 40, `${box.height} pixels high`);
+  await line.focus();
+  await page.keyboard.press("Enter");
+  await folded.getByRole("row", { name: /^postgres\/pg_catalog.pg_class dictionary / }).waitFor();
+  assert.equal((await names()).length, users.length + 4);
+  await shot(page, "objects-dictionary");
+  assert.deepEqual(await violations(page), []);
+  await line.click();
+  await folded.locator("table").waitFor({ state: "detached" });
+  await page.goto(`${here.base}#/apps/db/1`);
+  const mariadb = page.getByRole("region", { name: "Objects of MariaDB 10.11.6 on db" });
+  await mariadb.locator("summary", { hasText: "The server's dictionary 3 objects" }).waitFor();
+  await mariadb.getByRole("link", { name: "undo_001" }).waitFor();
+  assert.equal(await mariadb.getByRole("link", { name: "mysql.innodb_table_stats" }).count(), 0);
+  await mariadb.getByLabel("Filter").fill("table_stats");
+  await mariadb.getByRole("link", { name: "mysql.innodb_table_stats" }).waitFor();
+  await mariadb.getByLabel("Filter").fill("");
+  await mariadb.getByRole("link", { name: "mysql.innodb_table_stats" }).waitFor({ state: "detached" });
   await watched.done();
 });
 

@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { live, open, shot, stage, violations, type Stage } from "./harness";
 
 let here: Stage;
-const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"], ["advice", "#/advice"], ["apps", "#/apps"]];
+const pages: [string, string][] = [["overview", "#/"], ["pools", "#/pools"], ["jobs", "#/jobs"], ["events", "#/events"], ["setup", "#/setup"], ["advice", "#/advice"], ["apps", "#/apps"], ["access", "#/access"]];
 
 before(async () => {
   here = await stage();
@@ -34,7 +34,7 @@ after(() => here.close());
 
 for (const scheme of ["light", "dark"] as const) {
   test(`every page opens, is accessible and is shot in ${scheme}`, async () => {
-    assert.ok(!here.mock || pages.length === 11);
+    assert.ok(!here.mock || pages.length === 12);
     for (const [name, hash] of pages) {
       const watched = await open(here, hash, { scheme });
       const { page } = watched;
@@ -61,6 +61,49 @@ test("every page fits a phone of 360 by 740", async () => {
     const [wide, shown] = (await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")) as [number, number];
     assert.ok(wide <= shown, `${name} is ${wide} wide on a screen of ${shown}`);
     assert.deepEqual(await violations(page), [], `${name} on a phone`);
+    await watched.done();
+  }
+});
+
+/** Headers that are larger than what is in them, or smaller, or beyond the screen, in words. Runs in the page. */
+const MISSHAPEN = `(() => {
+  const wrong = [];
+  const screen = document.documentElement.clientWidth;
+  for (const header of document.querySelectorAll(".side, .page-head, .panel-head, .job-head, .reason-head, .card h2, .heat-head, thead")) {
+    const box = header.getBoundingClientRect();
+    if (box.width === 0) continue;
+    const name = header.className + " " + header.innerText.slice(0, 30);
+    const style = getComputedStyle(header);
+    const parts = [...header.children].filter((part) => getComputedStyle(part).position !== "fixed").map((part) => part.getBoundingClientRect()).filter((part) => part.height > 0);
+    if (parts.length === 0) continue;
+    const content = Math.max(...parts.map((part) => part.bottom)) - Math.min(...parts.map((part) => part.top));
+    const edges = ["paddingTop", "paddingBottom", "borderTopWidth", "borderBottomWidth"].reduce((sum, edge) => sum + parseFloat(style[edge]), 0);
+    const most = Math.max(content + edges, parseFloat(style.minHeight) || 0);
+    if (box.height > most + 1) wrong.push(name + ": " + box.height + " high around " + content);
+    if (box.left < 0 || box.right > screen) wrong.push(name + ": from " + box.left + " to " + box.right + " on a screen of " + screen);
+    for (const part of parts) if (part.left < box.left - 1 || part.right > box.right + 1) wrong.push(name + ": a part from " + part.left + " to " + part.right);
+  }
+  // Words of the navigation do not run into each other.
+  const words = [...document.querySelectorAll(".side nav a")].map((link) => [link, link.querySelector("span")]);
+  for (const [link, word] of words) if (word.getBoundingClientRect().width > link.getBoundingClientRect().width + 0.5) wrong.push("navigation: " + word.innerText);
+  // Only in dialogs and forms a button is as wide as what it is in.
+  for (const button of document.querySelectorAll(".panel > .button")) {
+    const text = document.createRange();
+    text.selectNodeContents(button);
+    if (button.getBoundingClientRect().width > text.getBoundingClientRect().width + 40) wrong.push("button: " + button.innerText);
+  }
+  return wrong;
+})()`;
+
+test("on a screen of 400 pixels headers are as large as what is in them, and nothing scrolls sideways", async () => {
+  for (const [name, hash] of pages) {
+    const watched = await open(here, hash, { width: 400, height: 800 });
+    const { page } = watched;
+    await live(page);
+    const [wide, shown] = (await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")) as [number, number];
+    assert.ok(wide <= shown, `${name} is ${wide} wide on a screen of ${shown}`);
+    assert.deepEqual(await page.evaluate(MISSHAPEN), [], name);
+    await shot(page, `${name}-400`);
     await watched.done();
   }
 });

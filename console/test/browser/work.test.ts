@@ -182,6 +182,60 @@ test("a cell of the address space tells its range, and a click or Enter asks why
   await watched.done();
 });
 
+/** What is written into canvases from now on: each label with the box that it takes. Runs in the page. */
+const LABELS = `(() => {
+  const of = CanvasRenderingContext2D.prototype;
+  const { clearRect, fillText } = of;
+  of.clearRect = function (...box) {
+    this.canvas.labels = [];
+    return clearRect.apply(this, box);
+  };
+  of.fillText = function (text, x, y) {
+    const { width } = this.measureText(text);
+    const left = this.textAlign === "right" ? x - width : x - width / 2;
+    const top = this.textBaseline === "middle" ? y - 5 : y;
+    this.canvas.labels.push({ text, left, right: left + width, top, bottom: top + 10 });
+    this.canvas.dataset.labels = this.canvas.labels.length;
+    return fillText.call(this, text, x, y);
+  };
+})()`;
+
+interface Label {
+  text: string;
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+test("charts of the overview have axes with units, and tell of which time they are", { skip }, async () => {
+  for (const width of [1400, 400]) {
+    const watched = await open(here, "#/", { width, height: 800 });
+    const { page } = watched;
+    await live(page);
+    await page.evaluate(LABELS);
+    const row = page.getByRole("row", { name: /^archive / });
+    await row.scrollIntoViewIfNeeded();
+    const canvases = row.locator("canvas");
+    for (let at = 0; at < 3; at += 1) await canvases.nth(at).and(page.locator("[data-labels]")).waitFor();
+    const charts = (await page.evaluate("[...document.querySelectorAll('.volumes tbody tr:first-child canvas')].map((one) => ({ labels: one.labels, wide: one.clientWidth, high: one.clientHeight, foot: one.getBoundingClientRect().bottom }))")) as { labels: Label[]; wide: number; high: number; foot: number }[];
+    const units = [/^[\d\s.]+(\sk)?$/, /^\d+\s%$/, /^\d+\s(µs|ms|s)$/];
+    for (const [at, { labels, wide, high }] of charts.entries()) {
+      const times = labels.filter(({ text }) => /^\d\d[:-]\d\d$/.test(text));
+      const values = labels.filter((label) => !times.includes(label));
+      assert.ok(times.length >= 1 && values.length >= 2, `${width}: ${labels.map(({ text }) => text).join(", ")}`);
+      for (const { text } of values) assert.match(text, units[at]!);
+      for (const label of labels) assert.ok(label.left >= 0 && label.right <= wide && label.top >= 0 && label.bottom <= high, `${width}: ${JSON.stringify(label)} in ${wide} by ${high}`);
+      const meet = (a: Label, b: Label): boolean => a !== b && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+      assert.deepEqual(labels.filter((one) => labels.some((other) => meet(one, other))), [], `labels over each other at ${width}`);
+    }
+    assert.ok(charts.every(({ foot }) => Math.abs(foot - charts[0]!.foot) < 1), "they stand in line");
+    if (width === 1400) assert.deepEqual(await page.locator(".volumes thead th.c-spark").allInnerTexts().then((texts) => texts.map((text) => text.replace(/\s+/g, " "))), ["IOPS last 5 min", "Hit rate last 5 min", "Latency last 5 min"]);
+    else assert.deepEqual(await page.evaluate("[...document.querySelectorAll('.volumes tbody tr:first-child td.c-spark')].map((one) => getComputedStyle(one, '::before').content)"), ['"IOPS, 5 min"', '"Hit rate, 5 min"', '"Latency, 5 min"']);
+    await watched.done();
+  }
+});
+
 test("the dirtiest volume is at the top after one click, and its name stands in the totals", { skip }, async () => {
   const watched = await open(here);
   const { page } = watched;

@@ -1,4 +1,4 @@
-/** The words of `src/api.ts` and `src/api-objects.ts` are those of the daemon's own document. */
+/** The words of `src/api.ts` and its neighbours are those of the daemon's own document. */
 
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
@@ -18,7 +18,7 @@ interface Schema {
 
 /** Fields of the interfaces, read from the source itself. */
 function interfaces(): Map<string, Set<string>> {
-  const text = ["api.ts", "api-objects.ts"].map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
+  const text = ["api.ts", "api-access.ts", "api-objects.ts"].map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
   const found = new Map<string, Set<string>>();
   for (const [, name, body] of text.matchAll(/export interface (\w+) \{([^}]*)\}/g)) {
     found.set(name!, new Set([...body!.matchAll(/^ {2}(\w+)\??:/gm)].map((field) => field[1]!)));

@@ -13,7 +13,7 @@ import { address } from "../../src/rest";
 import { exact } from "../../src/volume/why";
 
 test("routes are read as they are written", () => {
-  for (const route of [{ page: "overview" }, { page: "volume", name: "a/b c" }, { page: "pool", name: "fast" }, { page: "jobs" }, { page: "setup" }] as const) assert.deepEqual(parse(href(route)), route);
+  for (const route of [{ page: "overview" }, { page: "volume", name: "a/b c" }, { page: "pool", name: "fast" }, { page: "jobs" }, { page: "access" }, { page: "setup" }] as const) assert.deepEqual(parse(href(route)), route);
   for (const hash of ["#/nowhere", "#/volume", "#/jobs/3", "#/volume/a/b"]) assert.equal(parse(hash).page, "unknown", hash);
   assert.equal(parse("#/volume/%E0%A4%A").page, "volume");
   assert.equal(loginCode("#code=abc-1"), "abc-1");

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import type { AdviceVerified } from "../../src/api";
 import type { ObjectView, VolumeApplications } from "../../src/api-objects";
 import { bringsNow } from "../../src/charts/small-curve";
+import { isDictionary } from "../../src/insight/dictionary";
 import { asked } from "../../src/insight/policy";
 import { SORTS, tree, type Sort } from "../../src/insight/tree";
 import { href, parse, title } from "../../src/route";
@@ -92,6 +93,43 @@ test("the filter looks at names, kinds and databases; an index stands alone with
   assert.deepEqual(shown("heat", "redo"), ["[]", "redo"]);
   assert.deepEqual(shown("heat", "mail"), ["[mail]", "mail.t9", "mail.t10"]);
   assert.deepEqual(shown("heat", "nothing"), []);
+});
+
+test("a server's own objects are known by kind, database or schema; what users keep is not among them", () => {
+  const postgres = (name: string, kind = "table"): ObjectView => object(name, { engine: "PostgreSQL", database: "shop", kind });
+  const own = [
+    object("system tablespace", { database: null, kind: "dictionary" }),
+    object("mysql.innodb_table_stats", { database: "mysql" }),
+    object("sys.sys_config/PRIMARY", { database: "sys", kind: "index" }),
+    postgres("shop/pg_catalog.pg_class", "dictionary"),
+    postgres("shop/pg_toast.pg_proc", "dictionary"),
+    postgres("shop/pg_catalog.of_an_extension"),
+    postgres("shop/information_schema.sql_features"),
+    object("pg_catalog.pg_database", { engine: "PostgreSQL", database: null }),
+    object("master/sys.sysallocunits", { engine: "SQL Server", database: "master", kind: "dictionary" }),
+  ];
+  const users = [
+    ...OBJECTS,
+    object("undo_001", { database: null, kind: "undo" }),
+    object("sysadmin.t", { database: "sysadmin" }),
+    postgres("shop/public.pg_catalog.x"),
+    postgres("shop/pg_toast.orders", "toast"),
+    object("mysql/dbo.t", { engine: "SQL Server", database: "mysql" }),
+  ];
+  assert.deepEqual(own.filter((one) => !isDictionary(one)), []);
+  assert.deepEqual(users.filter(isDictionary), []);
+});
+
+test("the dictionary of all databases is one branch beside them, with its own share of rows", () => {
+  const own = [object("mysql.a", { database: "mysql", bytes: 7, read_bytes: 900 }), object("shop.b", { kind: "dictionary", bytes: 3, read_bytes: 5 }), object("tablespace", { database: null, kind: "dictionary" })];
+  const all = tree([...own, ...OBJECTS], "heat", "", 2);
+  assert.deepEqual(all.branches.map(({ database }) => database), ["shop"], "hotter objects of the server come in between nowhere");
+  assert.deepEqual([all.dictionary!.objects, all.dictionary!.bytes, all.dictionary!.read_bytes], [3, 10, 905]);
+  assert.deepEqual(all.dictionary!.rows.map(({ object: { name } }) => name), ["mysql.a", "shop.b"]);
+  assert.deepEqual([all.fitting, all.hidden], [11, 7]);
+  assert.equal(tree(OBJECTS, "heat", "", 100).dictionary, null);
+  const found = tree([...own, ...OBJECTS], "heat", "mysql", 100);
+  assert.deepEqual([found.branches.length, found.dictionary!.rows.length], [0, 1]);
 });
 
 test("for an object what differs is sent, for its kind all of it, and a reset says no more", () => {

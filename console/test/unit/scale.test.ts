@@ -2,7 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { paintAxes, type Axes } from "../../src/charts/axes";
 import { nearest, nearestEvent, share, timeLabel, timeTicks, valueEnds, valueTicks } from "../../src/charts/scale";
+import { AXIS, SCALES } from "../../src/charts/units";
+import type { Colour } from "../../src/theme";
 
 const unix = (...date: [number, number, number, number?, number?, number?]): number => new Date(date[0], date[1] - 1, ...(date.slice(2) as [number])).getTime() / 1000;
 const labels = (from: number, to: number, most: number): string[] => {
@@ -67,4 +70,32 @@ test("of several events the nearest is told, and of those of one second the last
   const told = (time: number): number | undefined => nearestEvent(events, time, 4)?.number;
   assert.deepEqual([95, 96, 101, 102, 103, 107, 108].map(told), [undefined, 0, 0, 2, 2, 3, 3]);
   assert.equal(nearestEvent([...events].reverse(), 103, 4)?.number, 2);
+});
+
+/** What a canvas is told to write, and where. */
+function written(times: [number, number], wide: number): { text: string; x: number; y: number }[] {
+  const labels: { text: string; x: number; y: number }[] = [];
+  const context = {
+    beginPath() {}, setLineDash() {}, moveTo() {}, lineTo() {}, stroke() {},
+    measureText: (text: string) => ({ width: text.length * 5 }),
+    fillText: (text: string, x: number, y: number) => void labels.push({ text: text.replace(/[\u00a0\u202f]/g, " "), x, y }),
+  } as unknown as CanvasRenderingContext2D;
+  const axes: Axes = { scale: SCALES.us, values: [10, 10_000], times, told: AXIS.us, row: 15, label: 36, apart: [5, 4], inside: true };
+  paintAxes(context, { left: 42, top: 6, wide, high: 32 }, axes, {} as Record<Colour, string>);
+  return labels;
+}
+
+test("small charts have the axes of large ones: values with units at the left, times of the clock below, none beyond the plot", () => {
+  const noon = unix(2026, 3, 10, 12);
+  const labels = written([noon - 299, noon], 110);
+  assert.deepEqual(labels.filter(({ y }) => y < 42).map(({ text, x }) => [text, x]), [["10 µs", 37], ["1 ms", 37]]);
+  assert.deepEqual(labels.filter(({ y }) => y === 42).map(({ text }) => text), ["11:56", "11:58"], "12:00 would be cut off");
+  // Whatever the second, times are told, and lie within the plot.
+  for (let to = noon; to < noon + 300; to += 1) {
+    for (const wide of [60, 69, 110, 150]) {
+      const times = written([to - 299, to], wide).filter(({ y }) => y === 42).map(({ x }) => x);
+      assert.ok(times.length > 0, `${wide} pixels, ${to - noon} s`);
+      for (const [at, x] of times.entries()) assert.ok(x >= 42 + 12.5 && x <= 42 + wide - 12.5 && x - (times[at - 1] ?? 0) >= 25, `${wide} pixels, ${to - noon} s: ${x}`);
+    }
+  }
 });

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { connecting } from "../../src/volume/shares";
-import { listed, servedBy, whoIsConnected } from "../../src/words/shares";
-import type { Options, VolumeView, ShareView } from "../../src/api";
+import { canBeShared, connectedTold, initiatorsOf, listed, mayConnect, protocolsFree, servedBy, shareState, whoIsConnected } from "../../src/words/shares";
+import { isOwn, revoked } from "../../src/words/tokens";
+import type { Options, SessionView, VolumeView } from "../../src/api";
+import type { ShareView } from "../../src/api-access";
 import { SETTINGS } from "../../src/words/settings";
 import { exposure, modeMeaning, type Situation } from "../../src/words/modes";
 import { healthLine } from "../../src/words/health";
@@ -69,4 +71,36 @@ test("a share is used by the commands of its protocol, and lists are read as peo
   assert.match(whoIsConnected(null), /not known/);
   assert.equal(whoIsConnected([]), "No initiator is connected.");
   assert.match(whoIsConnected(["iqn.a:b"]), /^Connected: iqn.a:b/);
+});
+
+test("what is not known of a share is never told as none", () => {
+  const share = { volume: "db", protocol: "iscsi", device: "/dev/loop0", initiators: ["iqn.a", "iqn.b"], connected: ["iqn.b"] } as unknown as ShareView;
+  assert.deepEqual([shareState(share), shareState({ ...share, problem: "x" }), shareState({ ...share, device: null, problem: "x" }), shareState({ ...share, device: null })].map(({ tone, word }) => `${tone}: ${word}`), [
+    "good: offered", "warn: offered, state unknown", "bad: not offered", "busy: not offered just now",
+  ]);
+  const told = (rest: Partial<ShareView>): string => initiatorsOf({ ...share, ...rest }).map(({ name, connected }) => `${name} ${connected}`).join(", ");
+  assert.equal(told({}), "iqn.a false, iqn.b true");
+  assert.equal(told({ connected: null }), "iqn.a null, iqn.b null");
+  assert.equal(told({ initiators: [], connected: ["iqn.c"] }), "iqn.c true");
+  assert.deepEqual([connectedTold(share), connectedTold({ ...share, connected: null }), connectedTold({ ...share, connected: [] })], ["iqn.b", "unknown", "none"]);
+  assert.deepEqual([mayConnect(share), mayConnect({ ...share, initiators: [] })], ["iqn.a, iqn.b", "all"]);
+});
+
+test("what has a block device can be shared by the protocols that are left", () => {
+  const iscsi = { protocol: "iscsi" } as unknown as ShareView;
+  const nvme = { protocol: "nvme-tcp" } as unknown as ShareView;
+  assert.deepEqual([protocolsFree([]), protocolsFree([iscsi]), protocolsFree([iscsi, nvme])], [["iscsi", "nvme-tcp"], ["nvme-tcp"], []]);
+  const of = { health: "running", exports: { loop: "/dev/loop3" }, stable_path: null, shares: [iscsi] } as unknown as VolumeView;
+  assert.equal(canBeShared(of), true);
+  assert.equal(canBeShared({ ...of, shares: [iscsi, nvme] }), false);
+  assert.equal(canBeShared({ ...of, exports: { nbd: "nbd+unix:///db" } }), false);
+  assert.equal(canBeShared({ ...of, health: "removing" }), false);
+});
+
+test("who revokes the token of the own session is told so", () => {
+  const token = { name: "admin", role: "operate", created_unix_s: 1 } as const;
+  const session: SessionView = { role: "operate", by: "session", name: "admin", csrf: "x" };
+  assert.deepEqual([session, { ...session, by: "token" }, { ...session, name: "console" }, { ...session, by: "socket" }, null].map((one) => isOwn(token, one)), [true, true, false, false, false]);
+  assert.match(revoked(token, session).at(-1)!, /this session ends, too/);
+  assert.equal(revoked(token, null).length, 2);
 });
