@@ -291,30 +291,6 @@ def of_engines(rows):
         clean_up()
 
 
-def beside_destage(rows):
-    """A commit while the disk's own cache is full of what destage has brought home."""
-    places = Places("commits")
-    run("fio", "--name=d", f"--filename={places.volume}", "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--rw=randwrite", "--bs=4k", "--size=3g",
-        "--io_size=80m", "--randrepeat=0")
-    write = ["--ioengine=psync", "--rw=write", "--bs=4k", "--fsync=1", "--size=4m"]
-    # The flush is what takes long: the time of each write with its flush is that of one in so many a second.
-    took = lambda row: {**row, **{key: row[f"sync_{key}"] for key in ("p50_us", "p99_us")}}
-    alone = took(synced(places.ssd, *write))
-    row = took(synced(places.volume, "--offset=3500m", *write))
-    limits = {"p50_us_at_most": 1.3 * alone["p50_us"], "p99_us_at_most": 3 * alone["p99_us"]}
-    rows.append({"what": "fsync of a 4 KiB write, bare SSD", **alone})
-    rows.append({"what": f"fsync of a 4 KiB write, beside destage of 80 MB ({MODEL})", **row, **limits})
-    clean_up()
-
-
-def synced(device, *options, seconds=SECONDS):
-    """One fio job that flushes; the percentiles of its flushes too, in microseconds."""
-    text = run("fio", "--name=x", f"--filename={device}", "--direct=1", "--time_based", f"--runtime={seconds}", "--randrepeat=0", "--output-format=json", *options)
-    job = json.loads(text[text.index("{"):])["jobs"][0]
-    at = {float(key): value / 1000 for key, value in job["sync"]["lat_ns"]["percentile"].items()}
-    return {"iops": round(job["write"]["iops"]), "sync_p50_us": at[50.0], "sync_p99_us": at[99.0], "longest_us": job["sync"]["lat_ns"]["max"] / 1000}
-
-
 def partial_blocks(rows):
     """XFS writes its log in pieces of 1.5 KiB, or 5 KiB with larger buffers: parts of blocks."""
     places = Places("commits")
@@ -352,7 +328,7 @@ def measure():
     if subprocess.run(["losetup", "--version"], capture_output=True).returncode or os.geteuid():
         raise SystemExit("bench: `commits` needs loop devices: run it as root, with losetup")
     rows = []
-    for part in (beside_destage, copies, partial_blocks, of_engines):
+    for part in (copies, partial_blocks, of_engines):
         part(rows)
     print(f"{f'commits (disk: model {MODEL})':<72} {'p50 µs':>9} {'p99 µs':>9} {'longest':>9}  at most")
     for row in rows:

@@ -186,3 +186,109 @@ fn until(mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+/// What of libiscsi's suite must pass, of 230 cases of its version 1.19; 53 skip what tgt does not have.
+const PASSED_MIN: usize = 165;
+
+/// libiscsi's own suite against a volume that tgt serves, and beside it against tgt on a plain file: hearth takes no command away that tgt has.
+#[test]
+fn a_volume_by_tgt_conforms_as_a_file_by_tgt_does() {
+    let trial = "a_volume_by_tgt_conforms_as_a_file_by_tgt_does";
+    let programs = ["tgtd", "tgtadm", "iscsi-test-cu"].map(Need::Program);
+    if !met(trial, &[&[Need::Root, Need::LoopExport], &programs[..]].concat()) {
+        return;
+    }
+    if Path::new("/sys/kernel/config/target").exists() {
+        eprintln!("{trial}: SKIPPED, the kernel has an iSCSI target, and hearth takes that");
+        return;
+    }
+    let mut place = Place::new("conforms");
+    let [port, bare_port] =
+        [0, 0].map(|_| std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("one is free").port());
+    place.set("TGT_IPC_SOCKET", &place.socket("tgt"));
+    let tgtd = Tgtd::start(&place, port);
+    place.start();
+    place.pool(128, 16);
+    let (volume, _) = place.volume(64, "write-back", &["--export", "loop"]);
+    let address = format!("127.0.0.1:{port}");
+    place.must(&["share", "add", &volume, "--iscsi", "--address", &address]);
+    let target: serde_json::Value = serde_json::from_str(&place.must(&["share", "show", &volume, "--json"])).expect("--json gives JSON");
+    let url = format!("iscsi://{address}/{}/1", target["target"].as_str().expect("it has a name"));
+
+    let bare = Bare::start(&place, bare_port);
+    let both = std::thread::scope(|scope| {
+        let suites = [url.as_str(), bare.url.as_str()].map(|url| scope.spawn(|| conformance(url)));
+        suites.map(|suite| suite.join().expect("it does not panic"))
+    });
+    let [of_volume, of_file] = both;
+    let worse: Vec<_> = of_volume.failed.iter().filter(|case| !of_file.failed.contains(case)).collect();
+    assert!(worse.is_empty(), "these pass on a file: {worse:#?}\n{}", of_volume.text);
+    assert!(of_volume.passed >= PASSED_MIN, "{} passed, on a file {}\n{}", of_volume.passed, of_file.passed, of_volume.text);
+    println!("{} cases passed, on a file {}; failed on both: {:?}", of_volume.passed, of_file.passed, of_volume.failed);
+
+    place.must(&["share", "remove", &volume, "--force"]);
+    drop((tgtd, bare));
+    place.stop();
+}
+
+/// A `tgtd` on a plain file.
+struct Bare {
+    url: String,
+    _tgtd: Tgtd,
+}
+
+impl Bare {
+    fn start(place: &Place, port: u16) -> Bare {
+        let socket = place.socket("bare");
+        let mut command = Command::new("tgtd");
+        command.args(["-f", "--iscsi", &format!("portal=127.0.0.1:{port}")]).env("TGT_IPC_SOCKET", &socket);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
+        let tgtd = Tgtd(child);
+        until(|| std::os::unix::net::UnixStream::connect(format!("{socket}.0")).is_ok());
+        let file = place.path("bare.img");
+        std::fs::File::create(&file).and_then(|file| file.set_len(64 << 20)).expect("there is room");
+        let name = "iqn.2026-01.test:bare";
+        for words in [
+            format!("target --op new --tid 1 -T {name}"),
+            format!("logicalunit --op new --tid 1 --lun 1 --bstype rdwr -b {file}"),
+            "logicalunit --op update --tid 1 --lun 1 --params thin_provisioning=1,lbppbe=0".to_owned(),
+            "target --op bind --tid 1 -I ALL".to_owned(),
+        ] {
+            let mut command = Command::new("tgtadm");
+            command.args(["--lld", "iscsi", "--mode"]).args(words.split(' ')).env("TGT_IPC_SOCKET", &socket);
+            command::must(&mut command, SHORT);
+        }
+        Bare { url: format!("iscsi://127.0.0.1:{port}/{name}/1"), _tgtd: tgtd }
+    }
+}
+
+/// What came of the suite.
+struct Conformance {
+    /// Cases that ran to their end without a failure; those that skip what the target lacks are none.
+    passed: usize,
+    /// Names of cases.
+    failed: Vec<String>,
+    text: String,
+}
+
+fn conformance(url: &str) -> Conformance {
+    let mut suite = Command::new("iscsi-test-cu");
+    suite.args(["--dataloss", "--verbose", "--test", "ALL", "-i", INITIATOR, "-I", "iqn.2026-01.test:second", url]);
+    let ended = command::run(&mut suite, LONG);
+    let text = format!("{}{}", ended.stdout, ended.stderr);
+    let (mut passed, mut failed) = (0, Vec::new());
+    for suite in text.split("\nSuite: ").skip(1) {
+        let mut cases = suite.split("\n  Test: ");
+        let suite = cases.next().unwrap_or_default().trim();
+        for case in cases {
+            let name = case.split(" ...").next().unwrap_or_default();
+            match (case.contains("FAILED"), case.contains("[SKIPPED]"), case.contains("passed")) {
+                (false, false, true) => passed += 1,
+                (false, true, true) => {}
+                // One that has not come to its end has failed.
+                _ => failed.push(format!("{suite}.{name}")),
+            }
+        }
+    }
+    Conformance { passed, failed, text }
+}
