@@ -5,9 +5,10 @@
 
 use super::Manager;
 use super::modelled::{Access, Ears, Fate, Hardware, STUCK, World};
-use crate::api::{Action, Answer, Health, JobState, PoolCreate, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use crate::api::{Action, Answer, Health, JobState, PoolCreate, PoolImport, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use crate::error::ControlError;
 use crate::options::OptionsPatch;
+use crate::state::State;
 use crate::words::Export;
 use engine::api::Op;
 use simulator::disk::media::Keep;
@@ -546,6 +547,103 @@ fn a_start_with_an_older_state_loses_nothing_at_any_access() {
                 model.judge_volume(&world, name, power, &case);
             }
             if caught.is_none() {
+                break;
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 10, "hardly anything was tested: {tried}");
+}
+
+/// The state directory is lost after a kill, and the pool is taken in from its SSD: whatever goes wrong meanwhile, it is taken in or can be, and no
+/// block is lost.
+#[test]
+fn an_import_loses_nothing_at_any_access() {
+    let (before, mut model) = used(Content::Off);
+    let world = World::of(before);
+    let daemon = Daemon::start(&world);
+    load(&world, &mut model);
+    daemon.manager.write_due_records();
+    drop(daemon);
+    world.change_saved(|state| *state = State::default());
+    let killed = world.hardware();
+    let import = || Action::PoolImport(PoolImport { ssd: SSD.into(), ..PoolImport::default() });
+    let mut tried = 0;
+    for (access, fate) in fates() {
+        for n in 1.. {
+            let (world, mut model) = (World::of(killed.clone()), model.clone());
+            let daemon = Daemon::start(&world);
+            world.arm(access, n, fate, n);
+            let result = daemon.ask(import());
+            let caught = world.disarm();
+            let case = format!("import, {access:?} {n}, {fate:?}, {caught:?}, {result:?}");
+            if let Err(sentence) = &result {
+                check_sentence(sentence, &case);
+            }
+            drop(daemon);
+            let daemon = Daemon::start(&world);
+            if daemon.known().is_empty() {
+                assert!(result.is_err(), "{case}: it was said to be taken in");
+                daemon.must(import(), &case);
+            }
+            let power = matches!(fate, Fate::PowerCut(_)) && caught.is_some() || matches!(fate, Fate::Forgets);
+            for (name, ..) in VOLUMES {
+                if !daemon.runs(name) {
+                    daemon.must(Action::VolumeStart { name: name.into() }, &case);
+                }
+                model.judge_volume(&world, name, power, &case);
+            }
+            daemon.must(Action::VolumeDestage { name: "v".into() }, &case);
+            VOLUMES.iter().for_each(|(name, ..)| model.judge_home(&world, name, power, &case));
+            if caught.is_none() {
+                assert_eq!(result, Ok(()), "an untouched import succeeds");
+                break;
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 10, "hardly anything was tested: {tried}");
+}
+
+/// The SSD of a pool with nothing dirty is blank after a kill, and its cache is made anew at the start: whatever goes wrong, a later start serves
+/// what the devices hold, and no block of before.
+#[test]
+fn making_a_blank_ssd_anew_fails_at_every_access() {
+    let (before, mut model) = used(Content::Off);
+    let world = World::of(before);
+    let daemon = Daemon::start(&world);
+    let make = PoolSet { content: None, on_blank_ssd: Some("make".into()) };
+    daemon.must(Action::PoolSet { name: "p".into(), set: make }, "before");
+    daemon.must(set_mode("v", "write-through"), "before");
+    load(&world, &mut model);
+    drop(daemon);
+    world.wipe_out(SSD);
+    let killed = world.hardware();
+    let mut tried = 0;
+    for (access, fate) in fates() {
+        for n in 1.. {
+            let (world, mut model) = (World::of(killed.clone()), model.clone());
+            let daemon = Daemon::open(&world);
+            world.arm(access, n, fate, n);
+            drop(daemon.bring_up());
+            let caught = world.disarm();
+            let case = format!("a blank SSD, {access:?} {n}, {fate:?}, {caught:?}");
+            drop(daemon);
+            let daemon = Daemon::start(&world);
+            for (name, ..) in VOLUMES {
+                let view = daemon.volume(name).expect("it is known");
+                assert!(matches!(view.health, Health::Running | Health::Degraded), "{case}: {view:?}");
+                model.judge_volume(&world, name, true, &case);
+                model.write(&world, name, 3, 9);
+                model.flush(&world, name);
+            }
+            drop(daemon);
+            let daemon = Daemon::start(&world);
+            for (name, ..) in VOLUMES {
+                model.judge_volume(&world, name, false, &case);
+            }
+            if caught.is_none() {
+                assert!(VOLUMES.iter().all(|(name, ..)| daemon.runs(name)), "{case}");
                 break;
             }
             tried += 1;

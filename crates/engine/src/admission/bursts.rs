@@ -153,7 +153,7 @@ mod tests {
         let around: u64 = (0..10).map(|_| write(&mut bursts, 500, true)).sum();
         assert!(around >= 5000 - 20 - 9 * 4, "{around} of 5000 MiB went around");
         // After it, commits are what they were.
-        (0..10).for_each(|_| bursts.flushed());
+        (0..20).for_each(|_| bursts.flushed());
         assert_eq!(write(&mut bursts, 20, true), 0);
     }
 

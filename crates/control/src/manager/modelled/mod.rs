@@ -89,6 +89,12 @@ impl World {
         locked(&self.hardware).device(path).media.lay_out().copy_from_slice(bytes);
     }
 
+    /// A device loses all that it held.
+    pub fn wipe_out(&self, path: &str) {
+        let size_bytes = self.blocking(path).size_bytes() as usize;
+        locked(&self.hardware).device(path).media.replace(vec![0; size_bytes]);
+    }
+
     /// A world with that hardware.
     pub fn of(hardware: Hardware) -> World {
         World { hardware: Arc::new(Mutex::new(hardware)), running: Arc::default() }
@@ -317,6 +323,11 @@ impl DataPath for World {
 
     fn overlap(&self, one: &str, other: &str) -> Result<Option<String>, ControlError> {
         Ok((one == other).then(|| format!("{one} and {other} are the same")))
+    }
+
+    fn is_blank(&self, path: &str) -> Result<bool, ControlError> {
+        let size_bytes = self.blocking(path).size_bytes();
+        Ok(self.bytes(path, 0, size_bytes).iter().all(|byte| *byte == 0))
     }
 
     fn make_file(&self, path: &str, _size_bytes: u64) -> Result<(), ControlError> {
