@@ -60,6 +60,8 @@ export interface JobView {
   rate_bytes: number;
   left_s: number | null;
   elapsed_ms: number;
+  /** What came of it, where that is not what was expected. */
+  told?: string | null;
 }
 
 export interface EventView {

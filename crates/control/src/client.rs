@@ -31,17 +31,24 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long it may say nothing at all: after a minute it answers that what was asked for goes on.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
+/// How the daemon of a socket is started: the packaged one by its unit.
+fn starting_it(socket: &Path) -> &'static str {
+    let is_packaged = socket.starts_with("/run/hearth") && Path::new("/lib/systemd/system/hearth.service").exists();
+    if is_packaged { "systemctl start hearth" } else { "hearth serve" }
+}
+
 /// Why a call brought no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens.
     #[error(
-        "no answer at {}: is the daemon running? start it with `hearth serve`, or name its socket with --socket",
-        .0.display()
+        "no answer at {}: is the daemon running? start it with `{}`, or name its socket with --socket",
+        .0.display(),
+        starting_it(.0)
     )]
     NoDaemon(PathBuf),
     /// The socket is there, but not for us.
-    #[error("{} refuses this user: run the command as root or as a member of the socket's group", .0.display())]
+    #[error("{} refuses this user: run the command as root or as a member of the socket's group (`usermod -aG GROUP USER`)", .0.display())]
     NotAllowed(PathBuf),
     /// The connection ended in the middle.
     #[error(

@@ -341,6 +341,14 @@ pub trait DataPath: Send + Sync {
         Ok(())
     }
 
+    /// The same for a pool that has stopped in order, in this session.
+    ///
+    /// # Errors
+    /// If its SSD is not there any more, or is in use by others.
+    fn write_records_at_rest(&self, _pool: &PoolRecord, _content: &[u8]) -> Result<(), ControlError> {
+        Ok(())
+    }
+
     /// Whether the pool has shards, whatever its SSD does.
     fn has_shards(&self, pool: &str) -> bool;
 

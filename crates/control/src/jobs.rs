@@ -10,7 +10,7 @@ use crate::preload::Asked;
 use crate::uuid::Uuid;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How often a job looks at its progress and its flag.
@@ -105,6 +105,8 @@ pub struct Job {
     live: Live,
     cancel: AtomicBool,
     progress: Mutex<Progress>,
+    /// What came of it, if that is not what was expected.
+    told: OnceLock<String>,
 }
 
 #[derive(Debug)]
@@ -245,7 +247,13 @@ impl Job {
             rate_bytes: rate(&progress.samples, now),
             left_s: left_s(&progress.samples, now).filter(|_| running && progress.total_bytes > 0),
             elapsed_ms: now.duration_since(self.began).as_millis() as u64,
+            told: self.told.get().cloned(),
         }
+    }
+
+    /// Tells what came of it, where that is not what was expected; once.
+    pub fn came_to(&self, sentence: String) {
+        let _ = self.told.set(sentence);
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -303,6 +311,7 @@ impl Jobs {
             began,
             cancel: AtomicBool::new(false),
             progress: Mutex::new(progress),
+            told: OnceLock::new(),
         });
         let mut known = self.known();
         known.insert(id, job.clone());

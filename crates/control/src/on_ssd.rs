@@ -33,6 +33,10 @@ pub struct PoolCopy {
     /// There was no room for all that is known of the volumes: `volumes` is empty, and only the superblock lists them.
     #[serde(default)]
     pub lacks_volumes: bool,
+    /// Of which session this copy was left at the end, in order: then the stamps of its volumes' devices are those of that moment, until a later
+    /// session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_session: Option<u64>,
 }
 
 impl PoolCopy {
@@ -42,7 +46,23 @@ impl PoolCopy {
         let volumes = state.volumes_of(&pool.name).cloned().map(at_rest).collect();
         let disks = state.disks_of(&pool.name);
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string();
-        Some(PoolCopy { version: VERSION, host, pool, volumes, disks, lacks_volumes: false })
+        Some(PoolCopy { version: VERSION, host, pool, volumes, disks, lacks_volumes: false, stopped_session: None })
+    }
+
+    /// The same for a pool that has stopped in order: whoever takes it in notices what others wrote to its volumes' devices since.
+    pub fn at_stop(state: &State, pool: &str) -> Option<PoolCopy> {
+        let mut copy = PoolCopy::of(state, pool)?;
+        for (volume, record) in copy.volumes.iter_mut().zip(state.volumes_of(pool)).filter(|(_, record)| record.stopped_clean) {
+            (volume.stopped_clean, volume.identity) = (true, record.identity.clone());
+        }
+        copy.stopped_session = Some(state.pool(pool)?.session);
+        Some(copy)
+    }
+
+    /// The record of a volume as it is to be believed on an SSD of that session.
+    pub fn believed(&self, volume: &VolumeRecord, session: u64, is_clean: bool) -> VolumeRecord {
+        let holds = is_clean && self.stopped_session == Some(session);
+        if holds { volume.clone() } else { at_rest(volume.clone()) }
     }
 
     /// The content for the SSD: with as much of the volumes as there is room for.

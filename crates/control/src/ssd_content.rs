@@ -121,7 +121,8 @@ impl SsdContent {
                 warnings.push(told);
                 continue;
             }
-            volumes.push(VolumeRecord { phase: VolumePhase::Ready, stopped_clean: false, ..known.clone() });
+            let believed = self.copy().map_or_else(|| known.clone(), |copy| copy.believed(known, self.session, self.clean));
+            volumes.push(VolumeRecord { phase: VolumePhase::Ready, ..believed });
         }
         let is_copied = |found: &VolumeOnSsd, volumes: &[VolumeRecord]| volumes.iter().any(|v| v.id == found.id || v.uuid == found.uuid);
         let has_all = self.copy().is_some_and(|copy| !copy.lacks_volumes);

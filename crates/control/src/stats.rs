@@ -46,7 +46,7 @@ pub struct VolumeStats {
     pub backing_flush_longest_ns: u64,
     /// Discard requests.
     pub discards: u64,
-    /// Reads of hearth's own: warm-ups and preloads. They are in none of the figures of clients' reads.
+    /// Reads of hearth's own: warm-ups, preloads, and looks for applications. They are in none of the figures of clients' reads.
     #[serde(default)]
     pub own_reads: u64,
     /// Bytes they brought.
@@ -58,7 +58,7 @@ pub struct VolumeStats {
     pub read_hits_ssd: u64,
     /// Reads that needed the backing device.
     pub read_misses: u64,
-    /// Requests or parts that went around the cache, by reason.
+    /// Requests of clients, or parts of them, that went around the cache, by reason.
     pub bypassed: BTreeMap<String, u64>,
     /// Dirty bytes, now; null if unknown.
     #[serde(default)]

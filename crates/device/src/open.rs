@@ -53,6 +53,16 @@ pub enum OpenError {
         /// Who has it open, as far as that is to be seen.
         by: String,
     },
+    /// The same of the file that a loop device shows.
+    #[error("{} shows {}, an image that is open in {by} and locked by it: shut that down first", path.display(), file.display())]
+    FileBelowInUse {
+        /// Which device.
+        path: PathBuf,
+        /// The file below it.
+        file: PathBuf,
+        /// Who has that open, as far as that is to be seen.
+        by: String,
+    },
     /// No direct I/O there.
     #[error("{} does not support direct I/O (O_DIRECT), which hearth needs: use another file system", path.display())]
     NoDirectIo {
@@ -207,6 +217,9 @@ impl OpenDevice {
     fn over(file: File, path: &Path, kind: DeviceKind, access: Access) -> Result<OpenDevice, OpenError> {
         lock(&file, path, access)?;
         image_lock::take(&file, path, access)?;
+        if kind == DeviceKind::BlockDevice {
+            image_lock::ask_below(&file, path, access)?;
+        }
         let geometry = geometry(&file, path, kind, access)?;
         let sequence = if kind == DeviceKind::BlockDevice { sequence(&file) } else { None };
         let device = OpenDevice { file, path: path.to_path_buf(), kind, geometry, access, sequence };

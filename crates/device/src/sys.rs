@@ -59,6 +59,16 @@ pub fn block_size_bytes(file: &File) -> io::Result<u64> {
     if result == 0 { Ok(size_bytes) } else { Err(io::Error::last_os_error()) }
 }
 
+/// LOOP_GET_STATUS64: device and inode of the file below a loop device. Asks that file's file system.
+pub fn loop_file(device: &File) -> io::Result<(u64, u64)> {
+    const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
+    // A `loop_info64` of linux/loop.h has 232 bytes. Device and inode are its first two words.
+    let mut info = [0u64; 29];
+    // SAFETY: LOOP_GET_STATUS64 writes one `loop_info64` to the pointer, which has room for it and lives across the call.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) };
+    if result == 0 { Ok((info[0], info[1])) } else { Err(io::Error::last_os_error()) }
+}
+
 /// F_OFD_SETLK: a shared lock of this open file description on one byte.
 pub fn lock_byte(file: &File, byte: u64) -> io::Result<()> {
     let lock = byte_lock(libc::F_RDLCK, byte);

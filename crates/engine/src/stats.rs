@@ -23,7 +23,8 @@ pub struct VolumeStats {
     pub read_hits_ssd: u64,
     /// Blocks read that had to come from the backing device.
     pub read_misses: u64,
-    /// Requests (or blocks, for `FirstTouch` and `NoSpace`) turned away, by [`BypassReason`].
+    /// Requests of clients (or blocks, for `FirstTouch` and `NoSpace`) turned away, by [`BypassReason`]. Reads that no client waits for are in
+    /// none of them.
     pub bypassed: [u64; BypassReason::ALL.len()],
     /// Bytes of client data that entered the log: dirty writes and admitted clean blocks.
     pub admitted_bytes: u64,

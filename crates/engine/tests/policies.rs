@@ -257,7 +257,7 @@ fn backups_are_served_and_bring_nothing_in_unless_that_is_wanted() {
     let backup = |rig: &mut Rig, block| rig.request(Op::Read, block, 0, Some(BypassReason::Stream)).outcome;
     rig.read(5);
     assert_eq!([backup(&mut rig, 5), backup(&mut rig, 6), backup(&mut rig, 6)], [Outcome::RamHit, Outcome::Bypass, Outcome::Bypass]);
-    assert_eq!(rig.turned_away(BypassReason::Stream), 3);
+    assert_eq!(rig.turned_away(BypassReason::Stream), 0, "no client waits for it");
     rig.say(VolumeId(1), &[(0..20, SCANS)]);
     assert_eq!([backup(&mut rig, 7), backup(&mut rig, 7)], [Outcome::Miss, Outcome::RamHit]);
 }
@@ -278,6 +278,24 @@ fn what_hearth_reads_for_itself_is_no_use_of_a_place() {
     assert_eq!((heat(&rig), recent(&rig)), before);
     rig.read(6);
     assert!(heat(&rig) > before.0 && recent(&rig) == 2);
+}
+
+/// An idle volume that hearth looks at has no bypassed requests, and what clients ask for is counted as before.
+#[test]
+fn what_hearth_reads_for_itself_is_no_bypassed_request() {
+    let mut rig = Rig::new(64, options(Mode::WriteThrough));
+    rig.say(VolumeId(1), &[(0..20, NEVER), (40..60, SCANS)]);
+    // A look, and a gap of a warm-up; of places with policies and without one, of what is cached and of what is not.
+    for block in [3, 45, 100, 100] {
+        let look = rig.ask(Op::Read, block, 0, Some(BypassReason::Stream), true);
+        assert_eq!(look.outcome, Outcome::Bypass, "block {block} does not enter");
+    }
+    // A piece of a warm-up of what is never admitted; a stream that passes once, where no policy speaks.
+    assert_eq!(rig.warm(4), Outcome::Bypass);
+    assert_eq!(rig.request(Op::Read, 101, 0, Some(BypassReason::Stream)).outcome, Outcome::Bypass);
+    assert_eq!(rig.stats().bypassed, [0; BypassReason::ALL.len()]);
+    assert_eq!(rig.read(5), Outcome::Bypass);
+    assert_eq!((rig.turned_away(BypassReason::Policy), rig.stats().bypassed.iter().sum::<u64>()), (1, 1), "a client's");
 }
 
 /// A warm-up takes the room in RAM that is free; what clients use there stays, and the rest goes to the SSD at once.

@@ -512,3 +512,44 @@ fn cold_dirty_blocks_go_home_before_their_segment_is_the_tail() {
     assert!(destaged >= 60 * 4096, "{destaged} bytes went home");
     assert!(reinserted < 12 * 4096, "{reinserted} bytes were appended again although they were cold");
 }
+
+/// Several shards share the rate of a volume: together they keep it, and one whose part is less than a block a second gets on all the same.
+/// Each took the whole rate, so that a large SSD destaged at many times of it.
+#[test]
+fn all_shards_together_keep_the_rate_of_destage() {
+    for rate in [128_u64 << 10, 4 << 10] {
+        let never = VolumeOptions { write_cache_depth_ns: u64::MAX, ..options(Mode::WriteBack, Admission::Always) };
+        let mut rig = Rig::new(3, 0, &[VolumeOptions { destage_rate_bytes: Some(rate), ..never }]);
+        // Nothing goes home for idleness meanwhile.
+        rig.shards.iter_mut().for_each(|shard| shard.set_host_busy(true));
+        for id in 0..180_u64 {
+            let mut page = rig.pool.allocate_zeroed().expect("a client page");
+            page[..8].copy_from_slice(&(id + 1).to_le_bytes());
+            let pages = PageVec::from_iter([page.freeze()]);
+            // The first 30 blocks of each extent.
+            let start_sector = (id / 30 * 256 + id % 30) * 8;
+            let (volume, op, bypass) = (VolumeIndex(0), Op::Write, None);
+            rig.front.submit(Request { id, volume, op, fua: false, start_sector, sectors: 8, pages, bypass, wanted: false, range: None });
+            rig.settle();
+        }
+        let dirty: Vec<u64> = rig.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).collect();
+        assert!(dirty.iter().sum::<u64>() == 180 * 4096 && dirty.iter().all(|bytes| *bytes > 0), "{dirty:?}");
+        let longest_ms = dirty.iter().max().expect("two shards") * 2 * 1000 / rate + 3000;
+        rig.shards.iter_mut().for_each(|shard| shard.set_host_busy(false));
+        let begun_ns = rig.now_ns;
+        let home = |rig: &Rig| {
+            let stats = rig.shards.iter().filter_map(|shard| shard.volume_stats(VolumeIndex(0)));
+            stats.map(|stats| stats.destaged_bytes).sum::<u64>()
+        };
+        while home(&rig) < 180 * 4096 {
+            if !rig.perform() {
+                rig.tick();
+            }
+            let (bytes, took_ms) = (home(&rig), (rig.now_ns - begun_ns) / 1_000_000);
+            // A quarter of a second in advance, and a run of a second or of a block in each shard.
+            assert!(bytes <= rate * (took_ms + 1_250) / 1000 + 2 * 4096, "{bytes} bytes in {took_ms} ms at {rate} a second");
+            assert!(took_ms <= longest_ms, "{bytes} bytes in {took_ms} ms at {rate} a second, {dirty:?}");
+        }
+        rig.shards.iter().for_each(Shard::check_invariants);
+    }
+}

@@ -67,6 +67,12 @@ pub enum FuseError {
         /// Mount points and processes.
         by: String,
     },
+    /// The driver made the device read-only, and keeps it so.
+    #[error("{device:?} stays read-only until it is made anew: unmount it, then stop and start its volume")]
+    StaysReadOnly {
+        /// The block device.
+        device: PathBuf,
+    },
     /// The device has gone, and what lay in memory above it is lost.
     #[error("{device:?} went away before all was written back: {problems}")]
     NotWrittenBack {

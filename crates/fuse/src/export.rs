@@ -4,10 +4,10 @@ use crate::connection::{Connection, SLOTS};
 use crate::error::FuseError;
 use crate::file::VolumeFile;
 use crate::handshake::shake;
-use crate::loopdev::{self, LoopDevice, LoopGeometry};
+use crate::loopdev::{self, LoopDevice};
 use crate::loopusers;
 use crate::mount::{self, Mount};
-use crate::ownloop::{OwnLoop, Served, is_loop, mark_at, mark_of};
+use crate::ownloop::{OwnLoop, Served, is_anothers, is_loop, is_named, mark_at, mark_of};
 use crate::protocol::{Limits, Negotiated};
 use crate::ring::{self, RingConnection};
 use crate::table::Table;
@@ -210,10 +210,10 @@ impl LoopExport {
         let cleared = within(patience, "loop-clear", move || loopdev::clear_stale(&stale_mark, &stale));
         let mut warnings = cleared.ok_or_else(timed_out("detaching an old loop device"))??.warnings;
         let file = FileExport::start(runtime, volume, name, run_directory, options)?;
-        let geometry = LoopGeometry { block_bytes: volume.logical_block_bytes(), read_only: volume.read_only() };
+        let (block_bytes, is_protected) = (volume.logical_block_bytes(), volume.read_only());
         // On failure and timeout, `file` is dropped: that breaks the connection and frees whoever waits for it.
         let device_mark = mark.clone();
-        let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &device_mark, &geometry))
+        let device = within(patience, "loop-setup", move || LoopDevice::new(&backing, &device_mark, block_bytes, is_protected))
             .ok_or_else(timed_out("setting up the loop device"))??;
         let own = device.own().clone();
         let mut made = LoopExport::of(device, own, mark, file, name, options);
@@ -251,9 +251,9 @@ impl LoopExport {
     }
 
     fn wanted_name(&self) -> Option<Wanted> {
-        let mark = self.mark.clone();
+        let (mark, name) = (self.mark.clone(), self.name.clone());
         let is_anothers = move |device: &Path| match is_loop(device) {
-            true => mark_at(device).is_some_and(|other| other != mark),
+            true => is_anothers(device, &mark, &name),
             false => is_there(device),
         };
         Some(Wanted {
@@ -292,6 +292,21 @@ impl LoopExport {
     /// What an administrator should know, one sentence each, such as devices left by a killed daemon that are still in use.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The volume is read-only now, or is not any more: so is the device. Must not be called on a reactor's thread.
+    ///
+    /// # Errors
+    /// A sentence for the administrator: the device is as it was, and the volume decides about each write.
+    pub fn set_read_only(&self, read_only: bool) -> Result<(), String> {
+        let device = self.device.clone();
+        let set = move || device.lock().unwrap_or_else(PoisonError::into_inner).set_protected(read_only);
+        let shown = self.device_path.display();
+        let wanted = if read_only { "read-only" } else { "writable" };
+        match within(self.patience, "loop-protect", set) {
+            Some(set) => set.map_err(|error| format!("{shown} is not {wanted} yet: {error}")),
+            None => Err(format!("{shown} is not {wanted} yet: it does not answer")),
+        }
     }
 
     /// The file below the device.
@@ -425,7 +440,9 @@ pub fn clear_leftovers(options: &LoopOptions, name: &str, run_directory: &Path) 
         Err(error) => cleared.problems.push(error.to_string()),
     }
     if let Some(directory) = &options.link_directory {
-        let is_served = |device: &Path| if is_loop(device) { mark_at(device).is_some() } else { is_there(device) };
+        // One that is served under another name has been given the number since.
+        let may_be_its = |mark: Vec<u8>| mark.is_empty() || is_named(&mark, name);
+        let is_served = |device: &Path| if is_loop(device) { mark_at(device).is_some_and(may_be_its) } else { is_there(device) };
         match forget_stale_name(directory, name, is_served) {
             Ok(false) => {}
             Ok(true) => cleared.gone.push(directory.join(name)),

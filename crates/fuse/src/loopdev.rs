@@ -7,6 +7,7 @@ use crate::loopsys::{self, LoopConfig};
 use crate::ownloop::{self, OwnLoop, clear, device_path, node, sysfs};
 use crate::{loopusers, parts};
 use node::patience::wait_until;
+use node::write_protect;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,42 +19,36 @@ const ATTEMPTS: u32 = 64;
 /// Detaching takes as long as the last I/O of the device.
 const DETACH_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a loop device is to be like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LoopGeometry {
-    /// 512 or 4096.
-    pub(crate) block_bytes: u32,
-    pub(crate) read_only: bool,
-}
-
 /// A configured loop device. Dropping it detaches the device (or leaves that to its last user).
 #[derive(Debug)]
 pub(crate) struct LoopDevice {
     own: OwnLoop,
-    geometry: LoopGeometry,
+    /// The driver made it read-only, as earlier versions had it do, and keeps it so.
+    stays_read_only: bool,
     attached: bool,
     /// Queue settings as they were: the kernel keeps them for the next user of the same number.
     before: Vec<(PathBuf, String)>,
 }
 
 impl LoopDevice {
-    /// Makes a loop device over `backing`, known by `mark`.
+    /// Makes a loop device over `backing`, known by `mark`, that refuses writes if `is_protected`: not by the driver, which would never take
+    /// any then.
     ///
     /// # Errors
     /// [`FuseError::NoLoop`], [`FuseError::NoFreeDevice`], [`FuseError::NoDirectIo`], or the system's.
-    pub(crate) fn new(backing: &Path, mark: &[u8], geometry: &LoopGeometry) -> Result<LoopDevice, FuseError> {
+    pub(crate) fn new(backing: &Path, mark: &[u8], block_bytes: u32, is_protected: bool) -> Result<LoopDevice, FuseError> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(|source| FuseError::NoLoop { source })?;
         let file = OpenOptions::new()
             .read(true)
-            .write(!geometry.read_only)
+            .write(true)
             .custom_flags(libc::O_DIRECT | libc::O_CLOEXEC)
             .open(backing)
             .map_err(FuseError::system("open", backing))?;
-        let config = LoopConfig::new(&file, geometry.block_bytes, geometry.read_only, mark);
+        let config = LoopConfig::new(&file, block_bytes, mark);
         for _ in 0..ATTEMPTS {
             let number = loopsys::get_free(&control).map_err(FuseError::system("get a free device from", "/dev/loop-control"))?;
             // A device configured through a read-only descriptor would become read-only.
-            let node = node(number, !geometry.read_only)?;
+            let node = node(number, true)?;
             match loopsys::configure(&node, &config) {
                 Ok(()) => {
                     let own = OwnLoop::new(number, &node, backing).inspect_err(|_| {
@@ -61,7 +56,9 @@ impl LoopDevice {
                         let _ = loopsys::clear(&node);
                     });
                     let own = own.map_err(FuseError::system("look at", device_path(number)))?;
-                    let mut device = LoopDevice { own, geometry: *geometry, attached: true, before: Vec::new() };
+                    let mut device = LoopDevice { own, stays_read_only: false, attached: true, before: Vec::new() };
+                    // Whoever had the number before may have left it otherwise.
+                    write_protect::set(&node, is_protected).map_err(FuseError::system("set up", device_path(number)))?;
                     device.settle()?;
                     drop(node);
                     match loopsys::read_first_page(&device.own.path()) {
@@ -80,13 +77,13 @@ impl LoopDevice {
 
     /// A device that an earlier daemon has made, with the settings of its queue as they were
     /// before.
-    pub(crate) fn taken_over(own: OwnLoop, geometry: &LoopGeometry, before: Vec<(PathBuf, String)>) -> LoopDevice {
-        LoopDevice { own, geometry: *geometry, attached: true, before }
+    pub(crate) fn taken_over(own: OwnLoop, stays_read_only: bool, before: Vec<(PathBuf, String)>) -> LoopDevice {
+        LoopDevice { own, stays_read_only, attached: true, before }
     }
 
-    /// What it is like.
-    pub(crate) fn geometry(&self) -> &LoopGeometry {
-        &self.geometry
+    /// Whether it can never take writes.
+    pub(crate) fn stays_read_only(&self) -> bool {
+        self.stays_read_only
     }
 
     /// Settings of its queue as they were before.
@@ -97,6 +94,18 @@ impl LoopDevice {
     /// Leaves the device as it is.
     pub(crate) fn let_be(&mut self) {
         self.attached = false;
+    }
+
+    /// The device refuses writes from now on, or takes them.
+    ///
+    /// # Errors
+    /// [`FuseError::StaysReadOnly`], or the system's.
+    pub(crate) fn set_protected(&mut self, is_protected: bool) -> Result<(), FuseError> {
+        if self.stays_read_only {
+            return if is_protected { Ok(()) } else { Err(FuseError::StaysReadOnly { device: self.own.path() }) };
+        }
+        let Some(node) = self.open()? else { return Ok(()) };
+        write_protect::set(&node, is_protected).map_err(FuseError::system("set up", self.own.path()))
     }
 
     /// Leaves the device to the next daemon. If there is none, it goes when its last user does.
@@ -205,6 +214,7 @@ impl LoopDevice {
             tracing::debug!(device = %self.own.path().display(), %error, "the second flush failed, too");
         }
         may_go()?;
+        let was_protected = write_protect::is_set(&node).unwrap_or(false);
         clear(&node, self.own.number())?;
         self.put_settings_back();
         going();
@@ -217,6 +227,9 @@ impl LoopDevice {
         let Some(node) = self.open()? else { return Ok(unflushed) };
         loopsys::keep(&node).map_err(FuseError::system("keep", self.own.path()))?;
         self.set_queue_up();
+        if was_protected {
+            self.set_protected(true)?;
+        }
         let by = loopusers::users(&self.own).unwrap_or_else(|| "open in a process that the daemon may not look at".to_owned());
         Err(FuseError::InUse { device: self.own.path(), by })
     }

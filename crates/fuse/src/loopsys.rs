@@ -14,7 +14,6 @@ const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
 const LOOP_SET_CAPACITY: libc::c_ulong = 0x4C07;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
-const FLAG_READ_ONLY: u32 = 1;
 const FLAG_AUTOCLEAR: u32 = 4;
 const FLAG_PARTITION_SCAN: u32 = 8;
 const FLAG_DIRECT_IO: u32 = 16;
@@ -65,12 +64,17 @@ const NO_INFO: LoopInfo = LoopInfo {
     init: [0; 2],
 };
 
+/// As much of a name as the kernel keeps.
+pub(crate) const NAME_BYTES_MAX: usize = NO_INFO.file_name.len() - 1;
+
 impl LoopConfig {
     /// Direct I/O over `file`, with the partitions that the kernel finds. `name` is what the kernel keeps with the device (cut at 63
     /// bytes). The file must stay open until the configuration is used.
-    pub(crate) fn new(file: &File, block_bytes: u32, read_only: bool, name: &[u8]) -> LoopConfig {
+    ///
+    /// The driver is never told that the device is read-only: it would hold to that as long as the device is there.
+    pub(crate) fn new(file: &File, block_bytes: u32, name: &[u8]) -> LoopConfig {
         let mut info = NO_INFO;
-        info.flags = FLAG_DIRECT_IO | FLAG_PARTITION_SCAN | if read_only { FLAG_READ_ONLY } else { 0 };
+        info.flags = FLAG_DIRECT_IO | FLAG_PARTITION_SCAN;
         let name = cut_name(name);
         info.file_name[..name.len()].copy_from_slice(name);
         LoopConfig { file: file.as_raw_fd() as u32, block_bytes, info, reserved: [0; 8] }
@@ -79,7 +83,7 @@ impl LoopConfig {
 
 /// As much of a name as a loop device remembers.
 pub(crate) fn cut_name(name: &[u8]) -> &[u8] {
-    &name[..name.len().min(NO_INFO.file_name.len() - 1)]
+    &name[..name.len().min(NAME_BYTES_MAX)]
 }
 
 /// What the kernel knows of a device: together, whose it is.

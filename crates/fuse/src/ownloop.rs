@@ -5,6 +5,7 @@
 use crate::error::FuseError;
 use crate::loopsys::{self, LoopFacts};
 use crate::mount;
+use node::write_protect;
 use node::writeback::{Opens, write_back};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -94,6 +95,26 @@ pub(crate) fn is_loop(path: &Path) -> bool {
 /// another mount namespace, too.
 pub(crate) fn mark_at(path: &Path) -> Option<Vec<u8>> {
     living_mark(path.file_name()?.to_str()?.strip_prefix("loop")?.parse().ok()?)
+}
+
+/// Whether the stable name `name` of the export with that mark belongs to another daemon, since it leads to the loop device at `path`.
+pub(crate) fn is_anothers(path: &Path, mark: &[u8], name: &str) -> bool {
+    let Some(number) = path.file_name().and_then(number_of) else { return false };
+    living_mark(number).is_some_and(|found| has_a_right_to(name, &found, mark, is_served_here(number, &found)))
+}
+
+/// Whether a device with the mark that was found has a right to the name that the export with the other mark wants. Numbers are given out
+/// again, so a name may lead to a device of another volume: that has none, nor has any other device of this process.
+fn has_a_right_to(name: &str, found: &[u8], mark: &[u8], is_served_here: bool) -> bool {
+    // One that does not answer may be anybody's.
+    found != mark && (found.is_empty() || is_named(found, name) && !is_served_here)
+}
+
+/// Whether a mark can be one of an export of this name: the end of a long one is cut off.
+pub(crate) fn is_named(mark: &[u8], name: &str) -> bool {
+    let shown = mark.splitn(3, |byte| *byte == b':').nth(2);
+    let is_cut = mark.len() == loopsys::NAME_BYTES_MAX;
+    shown.is_some_and(|shown| shown == name.as_bytes() || is_cut && name.as_bytes().starts_with(shown))
 }
 
 /// A loop device of ours.
@@ -218,6 +239,10 @@ fn is_dead(number: u32) -> bool {
 
 /// Orders the detachment, which takes effect at the last close. The caller has looked whose device it is, through this descriptor.
 pub(crate) fn clear(node: &File, number: u32) -> Result<(), FuseError> {
+    // The kernel keeps this with the number, and whoever gets that next is to have a device that takes writes.
+    if let Err(error) = write_protect::set(node, false) {
+        tracing::debug!(device = number, %error, "a loop device that goes stays read-only");
+    }
     match loopsys::clear(node) {
         Err(error) if error.raw_os_error() != Some(libc::ENXIO) => Err(FuseError::system("detach", device_path(number))(error)),
         _ => Ok(()),
@@ -265,5 +290,36 @@ pub(crate) fn node(number: u32, write: bool) -> Result<File, FuseError> {
             open().map_err(FuseError::system("open", &path))
         }
         result => result.map_err(FuseError::system("open", &path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+    /// The numbers of two loop devices were given out the other way round, and the name of one led to the other for ever.
+    #[test]
+    fn a_name_belongs_to_who_serves_an_export_of_that_name() {
+        let own = mark_of("89abcdef-0123-4567-89ab-cdef01234567", "ha-2");
+        let has_a_right = |found: &[u8], is_served_here| has_a_right_to("ha-2", found, &own, is_served_here);
+        assert!(!has_a_right(&own, true) && !has_a_right(&own, false), "it is this export's");
+        assert!(!has_a_right(&mark_of(OTHER, "ha-1"), true) && !has_a_right(&mark_of(OTHER, "ha-1"), false), "another volume's number");
+        assert!(has_a_right(&mark_of(OTHER, "ha-2"), false), "another daemon's volume of that name");
+        assert!(!has_a_right(&mark_of(OTHER, "ha-2"), true), "this process has one of that name only");
+        assert!(has_a_right(b"", false), "it does not answer");
+    }
+
+    #[test]
+    fn a_name_that_was_cut_is_known_by_its_beginning() {
+        let long = "a-volume-with-a-name-of-many-words";
+        let mark = mark_of(OTHER, long);
+        assert_eq!(mark.len(), loopsys::NAME_BYTES_MAX);
+        assert!(is_named(&mark, long) && is_named(&mark_of(OTHER, "a:b"), "a:b"));
+        for other in ["a-volume-with", "another-volume-with-a-name", ""] {
+            assert!(!is_named(&mark, other), "{other}");
+        }
+        assert!(!is_named(&mark_of(OTHER, "ha"), "ha-1") && !is_named(b"", "ha"));
     }
 }

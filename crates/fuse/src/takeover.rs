@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::error::FuseError;
 use crate::export::{END_PATIENCE, FileExport, LoopExport, LoopOptions, canonical, check_name};
 use crate::file::VolumeFile;
-use crate::loopdev::{LoopDevice, LoopGeometry};
+use crate::loopdev::LoopDevice;
 use crate::mount::Mount;
 use crate::ownloop::{OwnLoop, mark_of};
 use crate::protocol::Negotiated;
@@ -43,6 +43,7 @@ struct Facts {
     size_bytes: u64,
     block_bytes: u32,
     can_discard: bool,
+    /// See [`LoopDevice::stays_read_only`].
     read_only: bool,
     negotiated: Negotiated,
     /// Settings of the device's queue, as they were.
@@ -79,7 +80,7 @@ impl LoopExport {
             size_bytes: self.file.file.size_bytes,
             block_bytes: self.file.file.block_bytes,
             can_discard: self.file.file.can_discard,
-            read_only: device.geometry().read_only,
+            read_only: device.stays_read_only(),
             negotiated: self.file.negotiated,
             before: device.settings_before().to_vec(),
         };
@@ -121,7 +122,6 @@ impl LoopExport {
         let Some(own) = OwnLoop::known(facts.number, facts.file, &mark)? else {
             return Err(refused("its loop device is gone"));
         };
-        let geometry = facts.geometry();
         let file = VolumeFile { size_bytes: facts.size_bytes, block_bytes: facts.block_bytes, can_discard: facts.can_discard };
         let second = connection.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
         // The last that can fail: from here on, who drops it ends the export.
@@ -137,7 +137,7 @@ impl LoopExport {
         );
         let endpoints = runtime.add_endpoint(Box::new(endpoint));
         let file = FileExport { mount, endpoints, path, negotiated, file, connection: Some(connection), table };
-        let device = LoopDevice::taken_over(own.clone(), &geometry, facts.before);
+        let device = LoopDevice::taken_over(own.clone(), facts.read_only, facts.before);
         let mut made = LoopExport::of(device, own, mark, file, name, options);
         // Its requests must be answered meanwhile: the kernel lets those in flight end first.
         let stays = made.device.clone();
@@ -151,6 +151,8 @@ impl LoopExport {
         let size_bytes = volume.size_bytes();
         let grown = if size_bytes > facts.size_bytes { made.capacity_changed(size_bytes) } else { Ok(()) };
         made.warnings.extend(grown.err());
+        let protected = made.set_read_only(volume.read_only());
+        made.warnings.extend(protected.err());
         made.make_link();
         Ok(made)
     }
@@ -227,15 +229,8 @@ pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result
     let_go();
     let facts = facts?;
     let own = OwnLoop::known(facts.number, facts.file, &facts.mark)?.ok_or_else(|| refused("its loop device is gone"))?;
-    let (geometry, name) = (facts.geometry(), facts.name);
-    LoopDevice::taken_over(own.clone(), &geometry, facts.before).abandon()?;
-    Ok((own.path(), name))
-}
-
-impl Facts {
-    fn geometry(&self) -> LoopGeometry {
-        LoopGeometry { block_bytes: self.block_bytes, read_only: self.read_only }
-    }
+    LoopDevice::taken_over(own.clone(), facts.read_only, facts.before).abandon()?;
+    Ok((own.path(), facts.name))
 }
 
 /// Why the volume, as it is now, is not what the device promises.
@@ -250,5 +245,5 @@ fn misfit(facts: &Facts, volume: &VolumeRef) -> Option<String> {
             facts.block_bytes
         ));
     }
-    (volume.read_only() && !facts.read_only).then(|| "the volume is read-only now, and the device is not".to_owned())
+    None
 }

@@ -303,6 +303,29 @@ fn a_read_only_volume_makes_a_read_only_device() {
     stop(&stage, &mut export);
 }
 
+/// The volume is set otherwise while its device is there. It stayed as it was made, whatever the volume was set to. Whoever gets the number
+/// next has a device that takes writes.
+#[test]
+fn a_device_becomes_writable_and_read_only_while_it_is_there() {
+    if !machine_can("a_device_becomes_writable_and_read_only_while_it_is_there") {
+        return;
+    }
+    for made_read_only in [true, false] {
+        let stage = Stage::new(&StageOptions { read_only: made_read_only, ..StageOptions::default() });
+        let mut export = start(&stage);
+        let name = export.device_path().file_name().expect("it has one").to_str().expect("plain").to_owned();
+        let is_read_only = || std::fs::read_to_string(format!("/sys/block/{name}/ro")).expect("readable").trim() == "1";
+        assert_eq!(is_read_only(), made_read_only);
+        export.set_read_only(!made_read_only).expect("it can be set");
+        assert_eq!(is_read_only(), !made_read_only);
+        export.set_read_only(true).expect("it can be set");
+        assert!(is_read_only());
+        stop(&stage, &mut export);
+        let is_anothers = Path::new("/sys/block").join(&name).join("loop/backing_file").exists();
+        assert!(is_anothers || !is_read_only(), "the number is free");
+    }
+}
+
 /// A device that is open goes on working when its removal is refused.
 #[test]
 fn an_open_device_does_not_go_and_goes_on_working() {

@@ -50,6 +50,11 @@ impl Session {
 
     /// A job to its end; with `--json` its last view, else one line.
     pub(crate) fn finish(&self, job: JobView) -> Result<(), Failure> {
+        self.finished(job).map(drop)
+    }
+
+    /// The same; gives the job as it ended.
+    fn finished(&self, job: JobView) -> Result<JobView, Failure> {
         let job = follow(&self.client, &self.interrupt, job)?;
         self.print(&job, |job| {
             let took = control::human::nanoseconds(job.elapsed_ms.saturating_mul(1_000_000));
@@ -61,7 +66,8 @@ impl Session {
                 _ => String::new(),
             };
             format!("{kind} of {} done: {done} in {took}{meanwhile}\n", job.volume)
-        })
+        })?;
+        Ok(job)
     }
 
     /// A sentence for people, behind an answer that says less than they need. Not with `--json`.
@@ -134,7 +140,10 @@ impl Session {
             }
             Pool::TakeBack { name } => {
                 let path = format!("/pools/{}/take-back", request::name(Named::Pool, name)?);
+                // As it is before: the job may have begun the cache anew by the time it is told. One that is not there is told by what follows.
+                let before = self.client.get::<PoolView>(&format!("/pools/{name}")).ok();
                 let job = begin(&self.interrupt, || self.client.post(&path))?;
+                before.map_or(Ok(()), |pool| self.tell_begins_empty(&pool, "takes room back"))?;
                 follow(&self.client, &self.interrupt, job)?;
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
                 self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, control::human::bytes(p.size_bytes)))
@@ -237,7 +246,10 @@ impl Session {
             }
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
             Volume::Stop { name, give_up, force } => {
-                self.tell_of(name, &format!("stop?give_up={give_up}&force={force}"), "stopping the volume")
+                let volume = self.client.get::<VolumeView>(&format!("/volumes/{}", request::name(Named::Volume, name)?));
+                // What holds a stop up is its device.
+                let doing = volume.map_or_else(|_| "stopping the volume".into(), |v| format!("stopping the volume over {}", v.backing));
+                self.tell_of(name, &format!("stop?give_up={give_up}&force={force}"), &doing)
             }
             Volume::DropCache { name } => self.tell_of(name, "drop-cache", "dropping the cache"),
             Volume::Grow { name } => self.tell_of(name, "grow", "growing the volume"),
@@ -257,8 +269,9 @@ impl Session {
                 let volume = format!("/volumes/{}", request::name(Named::Volume, name)?);
                 let before: VolumeView = self.client.get(&volume)?;
                 let path = format!("{volume}?drop_dirty={drop_dirty}");
-                self.finish(begin(&self.interrupt, || self.client.delete(&path))?)?;
-                self.tell(|| Ok(show::removed(&before, *drop_dirty)))
+                let doing = format!("removing the volume over {}", before.backing);
+                let job = self.finished(begin(&self.interrupt, || patiently(&doing, || self.client.delete(&path)))?)?;
+                self.tell(|| Ok(job.told.map_or_else(|| show::removed(&before, *drop_dirty), |told| told + "\n")))
             }
         }
     }
@@ -323,10 +336,18 @@ impl Session {
     fn watch_stats(&self, name: Option<&str>) -> Result<(), Failure> {
         let look = || -> Result<StatsView, Failure> {
             let mut view: StatsView = self.client.get("/stats")?;
-            if let Some(name) = name {
-                // Asking for it by name gives the right error if it is not there (any more).
-                self.client.get::<serde_json::Value>(&format!("/stats/{name}"))?;
-                view.volumes.retain(|volume, _| volume == name);
+            match name {
+                Some(pool) if view.pools.contains_key(pool) => {
+                    let of: PoolView = self.client.get(&format!("/pools/{pool}"))?;
+                    of_pool(&mut view, &of);
+                }
+                Some(name) => {
+                    // Asking for it by name gives the right error if it is not there (any more).
+                    self.client.get::<serde_json::Value>(&format!("/stats/{name}"))?;
+                    view.volumes.retain(|volume, _| volume == name);
+                    view.disks.retain(|disk, _| disk == name);
+                }
+                None => {}
             }
             Ok(view)
         };
@@ -367,6 +388,13 @@ impl Seconds<'_> {
         }
         serde_json::from_str(&sampled?.data).ok()
     }
+}
+
+/// Leaves the counters of a pool, its volumes and its disks.
+fn of_pool(view: &mut StatsView, pool: &PoolView) {
+    view.pools.retain(|name, _| *name == pool.name);
+    view.volumes.retain(|name, _| pool.volumes.contains(name));
+    view.disks.retain(|name, _| pool.disks.contains(name));
 }
 
 /// Where a volume is exported, one place a line.

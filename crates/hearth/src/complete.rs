@@ -5,9 +5,11 @@
 use crate::cli::{Cli, Shell};
 use crate::config;
 use clap::{Command, CommandFactory, ValueHint};
-use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, EnvCompleter, Shells};
+use control::api::{DeviceState, DeviceView, JobState, JobView};
 use control::client::Client;
+use std::ffi::OsStr;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -24,6 +26,14 @@ const VOLUMES_AND_DISKS: &[&str] = &["/volumes", "/disks"];
 const EVERYTHING: &[&str] = &["/volumes", "/disks", "/pools"];
 const ANALYSES: &[&str] = &["/analyses"];
 const WATCHED: &[&str] = &["/volumes", "/pools", "/analyses"];
+/// As many as somebody may look through at a tab, those that are read most.
+const OBJECTS: &[&str] = &["/objects?limit=1000"];
+const JOBS: &[&str] = &["/jobs"];
+const DEVICES: &[&str] = &["/devices"];
+
+/// Kinds of objects, and models of disks.
+const KINDS: &[&str] = &["table", "index", "lob", "toast", "undo", "redo", "wal", "binlog", "doublewrite", "temp", "dictionary"];
+const MODELS: &[&str] = &["7k2", "7k2-wce", "15k", "7k2-raid5x3-short", "array", "gbe-san", "sata-ssd-2012"];
 
 /// Answers a shell, if it is one that asks, and ends the process then.
 pub fn answer_shell() {
@@ -56,6 +66,12 @@ enum Values {
     Names(&'static [&'static str]),
     /// A file or device.
     Path,
+    /// A device whose pool can be taken in, or a file.
+    PoolPath,
+    /// VOLUME=PATH.
+    VolumePath,
+    /// The number of a job in such a state.
+    Job(fn(&JobState) -> bool),
 }
 
 /// What the argument `id` of the command `path` ("pool create") may be, where more is known than that it is a word.
@@ -63,6 +79,17 @@ fn values_of(path: &str, id: &str) -> Option<Values> {
     let (room, verb) = path.split_once(' ').unwrap_or((path, ""));
     let is_new = matches!(verb, "create" | "add" | "issue") || path == "analysis start";
     Some(match id {
+        "ssd" if path == "pool import" => Values::PoolPath,
+        "backing" if path == "pool import" => Values::VolumePath,
+        "id" if path == "job cancel" => Values::Job(is_running),
+        "id" if path == "job resume" => Values::Job(can_be_resumed),
+        "id" if path == "job show" => Values::Job(|_| true),
+        "on_blank_ssd" => Values::Words(&["stop", "make"]),
+        "kind" => Values::Words(KINDS),
+        "sort" => Values::Words(&["heat", "gain", "size", "name"]),
+        "class" => Values::Words(&["application", "scan", "backup", "replication", "maintenance"]),
+        "set" | "model" => Values::Words(MODELS),
+        "object" | "objects" => Values::Names(OBJECTS),
         "mode" => Values::Words(&["write-through", "write-around", "write-back", "pass-through"]),
         "admission" => Values::Words(&["always", "second-touch"]),
         "content" => Values::Words(&["off", "fast", "dense", "auto"]),
@@ -86,7 +113,7 @@ fn values_of(path: &str, id: &str) -> Option<Values> {
             "disk" => Values::Names(DISKS),
             "stats" | "events" => Values::Names(EVERYTHING),
             "analysis" => Values::Names(ANALYSES),
-            "advise" => Values::Names(WATCHED),
+            "advise" | "stream" => Values::Names(WATCHED),
             _ => return None,
         },
         _ => return None,
@@ -104,6 +131,9 @@ fn with_values(command: Command, path: &str) -> Command {
         Some(Values::Names(lists)) => {
             arg.add(ArgValueCandidates::new(move || names(lists).into_iter().map(CompletionCandidate::new).collect::<Vec<_>>()))
         }
+        Some(Values::Job(wanted)) => arg.add(ArgValueCandidates::new(move || jobs(wanted))),
+        Some(Values::PoolPath) => arg.add(ArgValueCompleter::new(pool_paths)),
+        Some(Values::VolumePath) => arg.add(ArgValueCompleter::new(volume_paths)),
     });
     command.mut_subcommands(|sub| {
         let below = if path.is_empty() { sub.get_name().to_owned() } else { format!("{path} {}", sub.get_name()) };
@@ -111,16 +141,57 @@ fn with_values(command: Command, path: &str) -> Command {
     })
 }
 
-/// Names in lists of the daemon. None where it does not answer at once: a tab is no command.
+/// Names in lists of the daemon.
 fn names(lists: &'static [&'static str]) -> Vec<String> {
+    let name = |object: &serde_json::Value| Some(object.get("name")?.as_str()?.to_owned());
+    listed(lists).iter().filter_map(name).collect()
+}
+
+fn is_running(state: &JobState) -> bool {
+    *state == JobState::Running
+}
+
+fn can_be_resumed(state: &JobState) -> bool {
+    matches!(state, JobState::Cancelled | JobState::Failed { .. })
+}
+
+/// Numbers of jobs, each with what it does, for shells that show that.
+fn jobs(wanted: fn(&JobState) -> bool) -> Vec<CompletionCandidate> {
+    let known = listed(JOBS).into_iter().filter_map(|job| serde_json::from_value::<JobView>(job).ok());
+    known.filter(|job| wanted(&job.state)).map(|job| job_candidate(&job)).collect()
+}
+
+fn job_candidate(job: &JobView) -> CompletionCandidate {
+    let what = format!("{} of {}", job.kind.word(), job.volume);
+    CompletionCandidate::new(job.id.to_string()).help(Some(what.into()))
+}
+
+/// Devices with a pool that the daemon does not know, and any file: an SSD may be one.
+fn pool_paths(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let begun = typed.to_string_lossy();
+    let known = listed(DEVICES).into_iter().filter_map(|device| serde_json::from_value::<DeviceView>(device).ok());
+    let is_wanted = |device: &DeviceView| device.state == DeviceState::Pool && device.can_be_ssd && device.path.starts_with(&*begun);
+    let candidate = |device: DeviceView| CompletionCandidate::new(device.path).help(Some(device.told.into()));
+    known.filter(is_wanted).map(candidate).chain(PathCompleter::any().complete(typed)).collect()
+}
+
+/// Paths behind `VOLUME=`. The volumes themselves stand on an SSD that a tab does not read.
+fn volume_paths(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let begun = typed.to_string_lossy();
+    let Some((volume, path)) = begun.split_once('=') else { return Vec::new() };
+    let paths = PathCompleter::any().complete(OsStr::new(path));
+    paths.into_iter().map(|found| found.add_prefix(format!("{volume}="))).collect()
+}
+
+/// What lists of the daemon hold. Nothing where it does not answer at once: a tab is no command.
+fn listed(lists: &'static [&'static str]) -> Vec<serde_json::Value> {
     let socket = config::client_places(None, None, None).socket;
     let (done, asked) = channel();
     std::thread::spawn(move || {
         let client = Client::new(&socket);
         let list = |list: &&str| client.get::<Vec<serde_json::Value>>(list).unwrap_or_default();
-        let name = |object: serde_json::Value| object.get("name").and_then(|name| name.as_str()).map(str::to_owned);
         // Who asked may be gone.
-        drop(done.send(lists.iter().flat_map(list).filter_map(name).collect()));
+        drop(done.send(lists.iter().flat_map(list).collect::<Vec<_>>()));
     });
     asked.recv_timeout(PATIENCE).unwrap_or_default()
 }
@@ -144,6 +215,38 @@ mod tests {
         assert_eq!(offered("hearth pool create p --content "), ["off", "fast", "dense", "auto"]);
         assert_eq!(offered("hearth volume set v --mode write-b"), ["write-back"]);
         assert_eq!(offered("hearth completions ")[..3], ["bash", "zsh", "fish"]);
+        for line in ["hearth pool set p --on-blank-ssd ", "hearth pool create p --on-blank-ssd "] {
+            assert_eq!(offered(line), ["stop", "make"], "{line}");
+        }
+        assert_eq!(offered("hearth object list --kind to"), ["toast"]);
+        assert_eq!(offered("hearth stream rule add --class b"), ["backup"]);
+        assert_eq!(offered("hearth model 7k2-w"), ["7k2-wce"]);
+    }
+
+    #[test]
+    fn models_are_those_that_there_are() {
+        assert_eq!(MODELS, device::model::ModelSet::ALL.map(device::model::ModelSet::name));
+    }
+
+    #[test]
+    fn paths_are_offered_behind_the_volume_that_they_are_of() {
+        let place = tempfile::tempdir().expect("room");
+        std::fs::write(place.path().join("disk.img"), "").expect("room");
+        let begun = format!("{}/di", place.path().display());
+        for (line, prefix) in [("hearth pool import ssd.img --backing db=", "db="), ("hearth pool import ", "")] {
+            assert_eq!(offered(&format!("{line}{begun}")), [format!("{prefix}{begun}sk.img")], "{line}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_offered_to_whom_they_are_of_use() {
+        let failed = JobState::Failed { error: control::error::ControlError::Stopped.cause() };
+        assert!(is_running(&JobState::Running) && !is_running(&JobState::Done) && !is_running(&failed));
+        assert!(can_be_resumed(&failed) && can_be_resumed(&JobState::Cancelled) && !can_be_resumed(&JobState::Running));
+        for verb in ["show", "cancel", "resume"] {
+            assert!(matches!(values_of(&format!("job {verb}"), "id"), Some(Values::Job(_))), "{verb}");
+        }
+        assert!(values_of("advise apply", "id").is_none(), "advice is no job");
     }
 
     #[test]
@@ -157,6 +260,8 @@ mod tests {
             ("disk set", "name"),
             ("share add", "volume"),
             ("stats", "name"),
+            ("object set", "objects"),
+            ("object show", "object"),
         ] {
             assert!(matches!(values_of(path, id), Some(Values::Names(_))), "{path} {id}");
         }

@@ -96,15 +96,22 @@ impl Session {
         // A pool that is not there is told by what follows.
         let Ok(pool) = self.client.get::<PoolView>(&format!("/pools/{pool}")) else { return Ok(()) };
         let taken_bytes: u64 = disks.iter().filter(|disk| disk.pool == pool.name).map(|disk| disk.size_bytes).sum();
-        let is_empty = pool.cached_bytes == Some(0) && pool.dirty_bytes == Some(0);
-        if is_empty || bytes <= pool.disks_bytes.saturating_sub(taken_bytes) {
+        if bytes <= pool.disks_bytes.saturating_sub(taken_bytes) {
+            return Ok(());
+        }
+        self.tell_begins_empty(&pool, "gives the room")
+    }
+
+    /// What it costs the cache of a pool that it is about to be made anew with another size, unless it is empty as it is.
+    pub(crate) fn tell_begins_empty(&self, pool: &PoolView, does: &str) -> Result<(), Failure> {
+        if self.json || pool.cached_bytes == Some(0) && pool.dirty_bytes == Some(0) {
             return Ok(());
         }
         let known = |bytes: Option<u64>| bytes.map_or("what is not known".into(), human::bytes);
         let (cached, dirty) = (known(pool.cached_bytes), known(pool.dirty_bytes));
         print(&format!(
-            "the cache of pool {} gives the room: its dirty data ({dirty}) is destaged, then it begins empty ({cached} cached now); Ctrl-C \
-             stops that while it destages\n",
+            "the cache of pool {} {does}: its dirty data ({dirty}) is destaged, then it begins empty ({cached} cached now); Ctrl-C stops that \
+             while it destages\n",
             pool.name
         ))
     }

@@ -5,7 +5,7 @@ use crate::commands::print;
 use crate::complete;
 use crate::config::document;
 use crate::failure::Failure;
-use clap::{CommandFactory, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, Subcommand};
 use clap_mangen::Man;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,9 @@ pub enum Generate {
 
 /// The manual of all commands: where the examples of the pages come from.
 const MANUAL: &str = include_str!("../../../docs/commands.md");
+
+/// Of whose examples the first stands on the page of `hearth` itself: from an SSD to a volume, and what it brings.
+const FIRST_STEPS: [&str; 5] = ["hearth serve", "hearth pool create", "hearth volume add", "hearth volume list", "hearth stats"];
 
 /// What ends every page but those of the configuration file.
 const AT_THE_END: &str = r#".SH FILES
@@ -101,7 +104,9 @@ fn pages() -> Vec<(String, String)> {
 /// `typed`: the command as it is typed; `name` has hyphens in place of its spaces.
 fn command_pages(command: &clap::Command, name: &str, typed: &str, pages: &mut Vec<(String, String)>) {
     let mut bytes = Vec::new();
-    let man = Man::new(command.clone()).section("1").manual("hearth").source(format!("hearth {}", env!("CARGO_PKG_VERSION")));
+    // What the library makes of it leaves the names of values out, and puts options of every command between the command's own.
+    let shown = command.clone().override_usage(synopsis(command, typed));
+    let man = Man::new(shown).section("1").manual("hearth").source(format!("hearth {}", env!("CARGO_PKG_VERSION")));
     man.render(&mut bytes).expect("a vector takes all");
     let examples = examples_page(typed);
     pages.push((format!("{name}.1"), String::from_utf8_lossy(&bytes).into_owned() + &examples + AT_THE_END));
@@ -109,6 +114,63 @@ fn command_pages(command: &clap::Command, name: &str, typed: &str, pages: &mut V
         let (name, typed) = (format!("{name}-{}", sub.get_name()), format!("{typed} {}", sub.get_name()));
         command_pages(sub, &name, &typed, pages);
     }
+}
+
+/// How a command is typed, one form a line: its names and what it needs, then what may be left out, and last the options of every command.
+fn synopsis(command: &clap::Command, typed: &str) -> String {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let (everywhere, own): (Vec<&Arg>, Vec<&Arg>) = shown.partition(|arg| is_everywhere(arg));
+    let mut needed: Vec<String> = own.iter().filter(|arg| arg.is_positional()).map(|arg| bracketed(arg)).collect();
+    let mut free: Vec<String> = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for group in command.get_groups() {
+        // The library asks for it changeable, and changes nothing.
+        let is_choice = !group.clone().is_multiple();
+        let choices: Vec<&Arg> = own.iter().copied().filter(|arg| group.get_args().any(|id| id == arg.get_id())).collect();
+        if !is_choice || choices.len() < 2 || choices.iter().any(|arg| told.contains(&arg.get_id().as_str())) {
+            continue;
+        }
+        told.extend(choices.iter().map(|arg| arg.get_id().as_str()));
+        let text = choices.iter().map(|arg| typed_as(arg)).collect::<Vec<_>>().join(" | ");
+        if group.is_required_set() { needed.push(format!("({text})")) } else { free.push(format!("[{text}]")) }
+    }
+    for arg in own.iter().filter(|arg| !arg.is_positional() && !told.contains(&arg.get_id().as_str())) {
+        if arg.is_required_set() { needed.push(bracketed(arg)) } else { free.push(bracketed(arg)) }
+    }
+    let everywhere: Vec<String> = everywhere.iter().map(|arg| bracketed(arg)).collect();
+    let form = |parts: &[&[String]]| {
+        let words = parts.iter().flat_map(|part| part.iter().map(String::as_str));
+        std::iter::once(typed).chain(words).collect::<Vec<_>>().join(" ")
+    };
+    let is_room = command.get_subcommands().any(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+    let below = form(&[&["COMMAND ...".to_owned()], &everywhere]);
+    match (is_room, command.is_subcommand_required_set()) {
+        (false, _) => form(&[&needed, &free, &everywhere]),
+        (true, true) => below,
+        (true, false) => format!("{}\n{below}", form(&[&needed, &free, &everywhere])),
+    }
+}
+
+/// Whether each command takes it.
+fn is_everywhere(arg: &Arg) -> bool {
+    let is_of_parser = matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version);
+    arg.is_global_set() || is_of_parser
+}
+
+/// An argument with its value, in brackets if it may be left out.
+fn bracketed(arg: &Arg) -> String {
+    let text = typed_as(arg);
+    let text = if arg.is_required_set() { text } else { format!("[{text}]") };
+    if matches!(arg.get_action(), ArgAction::Append) { text + "..." } else { text }
+}
+
+/// An argument with its value.
+fn typed_as(arg: &Arg) -> String {
+    let values = arg.get_value_names().filter(|_| arg.get_action().takes_values()).unwrap_or_default();
+    let value = values.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    let names = arg.get_short().map(|short| format!("-{short}")).into_iter().chain(arg.get_long().map(|long| format!("--{long}")));
+    let names = names.collect::<Vec<_>>().join("|");
+    [names, value].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// The examples that the manual has of a command ("hearth pool create"), with what they print.
@@ -136,19 +198,20 @@ fn examples(command: &str) -> Vec<String> {
 /// The section of a manual page that has them.
 fn examples_page(command: &str) -> String {
     if command == "hearth" {
-        return String::new();
+        return examples_section(FIRST_STEPS.iter().flat_map(|command| examples(command).into_iter().next()));
     }
     // A command without examples of its own has those of the commands beside it.
     let found = match (examples(command), command.rsplit_once(' ')) {
         (none, Some((above, _))) if none.is_empty() && above != "hearth" => return examples_page(above),
         (found, _) => found,
     };
-    if found.is_empty() {
-        return String::new();
-    }
-    let verbatim = |text: &String| text.replace('\\', "\\e").replace('-', "\\-").replace("\n.", "\n\\&.");
-    let blocks: String = found.iter().map(|example| format!(".PP\n.nf\n{}.fi\n", verbatim(example))).collect();
-    format!(".SH EXAMPLES\n{blocks}")
+    examples_section(found.into_iter())
+}
+
+fn examples_section(examples: impl Iterator<Item = String>) -> String {
+    let verbatim = |text: &str| text.replace('\\', "\\e").replace('-', "\\-").replace("\n.", "\n\\&.");
+    let blocks: String = examples.map(|example| format!(".PP\n.nf\n{}.fi\n", verbatim(&example))).collect();
+    if blocks.is_empty() { blocks } else { format!(".SH EXAMPLES\n{blocks}") }
 }
 
 #[cfg(test)]
@@ -191,6 +254,42 @@ mod tests {
         let leaves: Vec<&String> = pages.iter().map(|(name, _)| name).filter(|name| is_leaf(name, &pages)).collect();
         let without: Vec<&&String> = leaves.iter().filter(|name| !of(name).contains(".SH EXAMPLES")).collect();
         assert!(without.is_empty(), "no example in docs/commands.md: {without:?}");
+    }
+
+    #[test]
+    fn the_first_page_has_the_first_steps() {
+        let pages = pages();
+        let (_, first) = pages.iter().find(|(name, _)| name == "hearth.1").expect("it is there");
+        for command in FIRST_STEPS {
+            assert!(first.contains(&format!("$ {command}")), "{command}: {first}");
+        }
+    }
+
+    #[test]
+    fn a_synopsis_has_the_values_and_ends_with_what_every_command_takes() {
+        let mut root = Cli::command().disable_help_flag(true);
+        root.build();
+        let of = |typed: &str| {
+            let found = typed.split(' ').skip(1).fold(&root, |above, name| above.find_subcommand(name).expect("it is there"));
+            synopsis(found, typed)
+        };
+        let everywhere = "[--socket PATH] [--state DIR] [--config FILE] [--json]";
+        for (typed, rest) in [
+            ("hearth pool show", "NAME"),
+            ("hearth pool replace", "NAME --ssd PATH [--size SIZE] [--force] [--drop-dirty]"),
+            ("hearth job", "COMMAND ..."),
+            ("hearth content measure", "PATHS... [--memory SIZE]"),
+            ("hearth volume show", "NAME [--libvirt | --qemu | --proxmox | --fstab]"),
+            ("hearth share show", "VOLUME [--iscsi | --nvme-tcp]"),
+        ] {
+            assert_eq!(of(typed), format!("{typed} {rest} {everywhere}"));
+        }
+        let start = of("hearth analysis start");
+        assert!(start.starts_with("hearth analysis start NAME (--volume VOLUME | --device PATH | --trace FILE) ["), "{start}");
+        let advise = of("hearth advise");
+        let (forms, last) = advise.split_once('\n').expect("two forms");
+        assert!(forms.starts_with("hearth advise [NAME] [--target PERCENT]... [--budget SIZE]"), "{forms}");
+        assert_eq!(last, format!("hearth advise COMMAND ... {everywhere}"));
     }
 
     /// Whether it is the page of a command without commands of its own.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{DeviceState, DeviceView, PoolFoundView, PoolImport, PoolView, VolumeFoundView};
+use control::api::{DeviceState, DeviceView, PoolFoundView, PoolImport, PoolView, VolumeFoundView, VolumeView};
 use control::human;
 use control::names::Named;
 use std::collections::BTreeMap;
@@ -51,7 +51,14 @@ impl Session {
             }
         }
         let pool: PoolView = patiently("taking the pool in", || self.client.send("POST", "/pool-imports", &body))?;
-        self.print(&pool, |pool| format!("\npool {} is taken in and running\n", pool.name))
+        let volumes: Vec<VolumeView> = self.client.get("/volumes")?;
+        self.print(&pool, |pool| {
+            let mut text = format!("\npool {} is taken in and running\n", pool.name);
+            for volume in volumes.iter().filter(|volume| volume.pool == pool.name) {
+                text += &told_of(volume);
+            }
+            text
+        })
     }
 
     /// Which SSDs can be taken in.
@@ -67,6 +74,15 @@ impl Session {
             let rows: Vec<_> = found.iter().map(row).collect();
             table::layout(&head, &rows) + "see what is on one with `hearth pool import PATH --look`\n"
         })
+    }
+}
+
+/// How a volume is that was taken in.
+fn told_of(volume: &VolumeView) -> String {
+    let remedy = volume.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+    match &volume.problem {
+        Some(problem) => format!("volume {} is {}: {problem}{remedy}\n", volume.name, volume.health.word()),
+        None => format!("volume {} is {} over {}\n", volume.name, volume.health.word(), volume.backing),
     }
 }
 

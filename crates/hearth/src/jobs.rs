@@ -107,6 +107,7 @@ mod tests {
             rate_bytes: 0,
             left_s: None,
             elapsed_ms: 1500,
+            told: None,
         };
         let list = jobs(std::slice::from_ref(&failed));
         assert!(list.ends_with("job 7 failed: a read failed; check the disk\n"), "{list}");

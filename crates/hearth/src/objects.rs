@@ -15,6 +15,8 @@ use control::names::Named;
 
 /// Objects told where nothing else is asked.
 const TOLD: u64 = 40;
+/// Most that the daemon tells at once: asked for by 0.
+const TOLD_MAX: u64 = 100_000;
 /// Objects shown of an application.
 const OF_APP: u64 = 20;
 
@@ -159,7 +161,12 @@ fn applications_of(volume: Option<&str>) -> Result<String, Failure> {
 }
 
 fn objects_of(wanted: &ObjectList) -> Result<String, Failure> {
-    let mut path = format!("/objects?limit={}", wanted.limit.unwrap_or(TOLD));
+    let limit = match wanted.limit {
+        None => TOLD,
+        Some(0) => TOLD_MAX,
+        Some(count) => count,
+    };
+    let mut path = format!("/objects?limit={limit}");
     if let Some(volume) = &wanted.volume {
         path += &format!("&volume={}", request::name(Named::Volume, volume)?);
     }

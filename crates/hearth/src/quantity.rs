@@ -8,7 +8,19 @@ use control::options::Limit;
 /// # Errors
 /// For zero, anything beyond 2^63, and what is no size.
 pub fn size(option: &str, text: &str) -> Result<u64, Failure> {
-    device::size::parse_nonzero(text).map_err(|e| Failure { message: format!("{option}: {e}"), status: STATUS_USAGE })
+    device::size::parse_nonzero(text).map_err(|error| {
+        let problem = match text.trim() {
+            text if is_bare_fraction(text) => format!("the size \"{text}\" has no unit: write for instance {text}GiB"),
+            _ => error.to_string(),
+        };
+        Failure { message: format!("{option}: {problem}"), status: STATUS_USAGE }
+    })
+}
+
+/// Digits, a point and digits: there are no parts of bytes, so a unit is missing.
+fn is_bare_fraction(text: &str) -> bool {
+    let are_digits = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('.').is_some_and(|(whole, part)| are_digits(whole) && are_digits(part))
 }
 
 /// Reads a size; 0 is one.
@@ -79,6 +91,16 @@ mod tests {
             assert_eq!(failure.status, 2, "{text}");
             assert!(failure.message.starts_with("--size: ") && !failure.message.contains('\n'), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn a_fraction_without_a_unit_is_told_with_one() {
+        let told = |text: &str| size("--size", text).expect_err(text).message;
+        assert_eq!(told("1.5"), "--size: the size \"1.5\" has no unit: write for instance 1.5GiB");
+        for text in ["1.", ".5", "1.5.5", "1.5Q"] {
+            assert!(!told(text).contains("has no unit"), "{text}");
+        }
+        assert_eq!(size("--size", "1.5GiB").expect("a size"), 3 << 29);
     }
 
     #[test]

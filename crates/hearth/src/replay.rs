@@ -7,7 +7,7 @@ use crate::progress::patiently;
 use crate::{quantity, table};
 use control::human;
 use serde::Serialize;
-use traces::read::Recording;
+use traces::read::{Recording, TraceError};
 use traces::replay::Yardsticks;
 use traces::shard_replay::{ShardReplay, ShardReplayConfig};
 use traces::stream::Stream;
@@ -32,14 +32,26 @@ struct Report {
     doubts: Vec<String>,
 }
 
+/// What to do about a trace that cannot be used, where its own sentence does not say that.
+fn remedy(error: &TraceError) -> &'static str {
+    match error {
+        TraceError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "check the path",
+        TraceError::Read { .. } => "check its mode and its disk",
+        TraceError::Compression { .. } => "copy it again from where it comes from, or compress it again",
+        TraceError::UnknownFormat { .. } => "give it the ending of what it holds",
+        TraceError::Record { .. } => "correct that, or give the file the ending of what it holds",
+        TraceError::TooLarge { .. } | TraceError::Empty { .. } => "",
+    }
+}
+
 /// Replays and prints.
 ///
 /// # Errors
 /// With the sentence to print.
 pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
-    let Recording { requests, doubts } = traces::read::read_recording(&options.trace)
-        .map_err(|e| Failure::failed(e.to_string(), "give a .vscsi, .lis, .trace, .csv, .blkparse or .iolog file, plain or .zst"))?;
+    let read = traces::read::read_recording(&options.trace);
+    let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), remedy(&error)))?;
     doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));
     let report = patiently("replaying", || {
         let stream = Stream::new(&requests);
@@ -79,4 +91,25 @@ pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
         ("SSD written", human::bytes(report.ssd_written_bytes)),
         ("SSD written if all is admitted", human::bytes(report.ssd_written_bytes_admit_always)),
     ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_cannot_be_used_is_told_with_its_reason() {
+        let place = tempfile::tempdir().expect("room");
+        let told = |name: &str, text: Option<&str>| {
+            let path = place.path().join(name);
+            text.into_iter().for_each(|text| std::fs::write(&path, text).expect("room"));
+            let options = Replay { trace: path, pool_size: "1GiB".into() };
+            replay(&options, false).expect_err(name).message.replace(&format!("{}/", place.path().display()), "")
+        };
+        let missing = told("a.csv", None);
+        assert!(missing.starts_with("trace a.csv cannot be read (No such file") && missing.ends_with("; check the path"), "{missing}");
+        let wrong = told("b.csv", Some("1,R,0\n"));
+        assert!(wrong.contains("line 1") && wrong.contains("time_us,R|W") && !wrong.contains(".vscsi"), "{wrong}");
+        assert!(told("c.txt", Some("1,R,0,1\n")).ends_with("; give it the ending of what it holds"));
+    }
 }

@@ -70,7 +70,16 @@ pub fn exports(texts: &[String], tls: bool) -> Result<Vec<Export>, Failure> {
         Some(address) if tls => format!("nbds:{address}"),
         _ => text.clone(),
     };
-    texts.iter().map(|text| Export::parse(&word(text)).map_err(Failure::from)).collect()
+    let exports = texts.iter().map(|text| Export::parse(&word(text)).map_err(Failure::from)).collect::<Result<Vec<_>, _>>()?;
+    let devices: Vec<&Export> = exports.iter().filter(|export| export.is_device()).collect();
+    match devices[..] {
+        // One that is named twice is refused by the daemon.
+        [one, other, ..] if one != other => {
+            let problem = format!("--export {one} and --export {other} ask for two block devices, and there can be only one");
+            Err(Failure::usage(problem, &format!("leave out --export {other} or --export {one}")))
+        }
+        _ => Ok(exports),
+    }
 }
 
 /// Names with commas between; "all": an empty list.
@@ -116,4 +125,20 @@ pub fn options(written: &VolumeOptions, read_write: bool) -> Result<OptionsPatch
         tls_names: written.tls_names.as_deref().map(tls_names),
         read_only: if read_write { Some(false) } else { written.read_only.then_some(true) },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_block_devices_are_refused_by_their_names() {
+        let asked = |words: &[&str]| exports(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), false);
+        let refused = asked(&["block", "nbd", "ublk"]).expect_err("there can be one");
+        let expected = "--export block and --export ublk ask for two block devices, and there can be only one; leave out --export ublk or \
+                        --export block";
+        assert_eq!((refused.message.as_str(), refused.status), (expected, 2));
+        assert_eq!(asked(&["loop:fast", "nbd"]).expect("one device"), [Export::LoopFast, Export::Nbd]);
+        assert_eq!(asked(&["block", "block"]).expect("the daemon's to say").len(), 2);
+    }
 }

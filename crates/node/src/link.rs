@@ -24,20 +24,30 @@ impl Link {
     /// # Errors
     /// A sentence for the administrator: a missing name is no reason not to serve the device.
     pub fn new(directory: &Path, name: &str, target: &Path, is_anothers: impl Fn(&Path) -> bool) -> Result<Link, String> {
+        Link::check(directory, name, target, is_anothers)?;
+        Link::place(directory, name, target)
+    }
+
+    /// Whether the name may be made.
+    fn check(directory: &Path, name: &str, target: &Path, is_anothers: impl Fn(&Path) -> bool) -> Result<(), String> {
         let path = directory.join(name);
         match std::fs::symlink_metadata(&path) {
             Ok(facts) if !facts.is_symlink() => {
-                return Err(format!("{} is not a link and was left alone: use {} instead", path.display(), target.display()));
+                Err(format!("{} is not a link and was left alone: use {} instead", path.display(), target.display()))
             }
             Ok(_) if target_of_ours(&path).is_none() => {
                 let [path, target] = [path.display(), target.display()];
-                return Err(format!("{path} leads to no device of a kind that hearth makes and was left alone: use {target} instead"));
+                Err(format!("{path} leads to no device of a kind that hearth makes and was left alone: use {target} instead"))
             }
             Ok(_) if target_of_ours(&path).is_some_and(|device| is_anothers(&device)) => {
-                return Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()));
+                Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()))
             }
-            _ => {}
+            _ => Ok(()),
         }
+    }
+
+    fn place(directory: &Path, name: &str, target: &Path) -> Result<Link, String> {
+        let path = directory.join(name);
         let identity = make(directory, name, &path, target)
             .map_err(|error| format!("cannot make {} ({error}): use {} instead", path.display(), target.display()))?;
         Ok(Link { path, identity: Some(identity) })
@@ -80,7 +90,8 @@ impl Name {
     }
 }
 
-/// A stable name to be made. Looking at what is in its place may take a while, so its export is not needed for it.
+/// A stable name to be made: first looked at with [`Wanted::check`], which may take a while and does not need the export, then made with
+/// [`Wanted::place`], which is quick.
 pub struct Wanted {
     /// See [`Link::new`].
     pub directory: PathBuf,
@@ -99,6 +110,22 @@ impl Wanted {
     /// A sentence for the administrator.
     pub fn make(&self) -> Result<Link, String> {
         Link::new(&self.directory, &self.name, &self.target, &self.is_anothers)
+    }
+
+    /// Looks at what is in its place.
+    ///
+    /// # Errors
+    /// A sentence for the administrator: it stays.
+    pub fn check(&self) -> Result<(), String> {
+        Link::check(&self.directory, &self.name, &self.target, &self.is_anothers)
+    }
+
+    /// Makes it in place of what was looked at.
+    ///
+    /// # Errors
+    /// A sentence for the administrator.
+    pub fn place(&self) -> Result<Link, String> {
+        Link::place(&self.directory, &self.name, &self.target)
     }
 }
 
@@ -187,6 +214,27 @@ mod tests {
         assert!(error.contains("leads to no device of a kind that hearth makes"), "{error}");
         forget_stale_name(directory.path(), "volume", |_| false).expect("left alone");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/sdb"));
+    }
+
+    /// The look may wait for a server that is gone. Nothing is made by it, so nobody has to be kept from the export meanwhile.
+    #[test]
+    fn a_look_at_a_name_makes_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let wanted = |is_anothers: bool| Wanted {
+            directory: directory.path().to_owned(),
+            name: "volume".into(),
+            target: "/dev/loop-of-now".into(),
+            is_anothers: Box::new(move |_| is_anothers),
+        };
+        let path = directory.path().join("volume");
+        wanted(false).check().expect("it is free");
+        assert!(std::fs::symlink_metadata(&path).is_err());
+        std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
+        assert!(wanted(true).check().expect_err("left alone").contains("another running daemon"));
+        wanted(false).check().expect("it is stale");
+        assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/loop-of-old"));
+        let link = wanted(false).place().expect("replaced");
+        assert!(link.is_in_place() && std::fs::read_link(&path).expect("a link") == Path::new("/dev/loop-of-now"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Certificates read from files.
 
 use crate::PkiError;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,8 @@ pub struct Pair {
 /// [`PkiError::Unusable`], about one of the files.
 pub fn read(certificate: &Path, key: &Path) -> Result<Pair, PkiError> {
     let chain = certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|e| unusable(key, format!("the key cannot be read ({e})")))?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|e| unusable(key, format!("the key cannot be read: {}", wrong_with("private key", &e))))?;
     Ok(Pair { chain, key: private })
 }
 
@@ -30,7 +31,7 @@ pub fn read(certificate: &Path, key: &Path) -> Result<Pair, PkiError> {
 /// [`PkiError::Unusable`]
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PkiError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(|e| unusable(path, format!("the certificate cannot be read ({e})")))?;
+    let read = read.map_err(|e| unusable(path, format!("the certificate cannot be read: {}", wrong_with("certificate", &e))))?;
     if read.is_empty() {
         return Err(unusable(path, "there is no certificate in it".into()));
     }
@@ -55,6 +56,24 @@ pub fn check_server(chain: &[CertificateDer<'_>], authorities: &[CertificateDer<
     })
 }
 
+/// What is wrong with a file in PEM that is to hold such a thing, as a clause.
+pub(crate) fn wrong_with(thing: &str, error: &PemError) -> String {
+    match error {
+        PemError::MissingSectionEnd { end_marker } => {
+            let name = String::from_utf8_lossy(end_marker);
+            format!(
+                "the line -----END {name}----- is missing behind -----BEGIN {name}-----, so the file is cut off; copy it again as a whole"
+            )
+        }
+        PemError::IllegalSectionStart { .. } => "a line that begins with -----BEGIN does not end in -----; copy the file again".into(),
+        PemError::Base64Decode(_) => "the text between its -----BEGIN and -----END is damaged (no Base64); copy the file again".into(),
+        PemError::NoItemsFound => format!("there is no {thing} in PEM in it"),
+        PemError::SectionTooLarge => "a part of it has more than 256 MB".into(),
+        PemError::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
 pub(crate) fn unusable(path: &Path, problem: String) -> PkiError {
     PkiError::Unusable { path: path.display().to_string(), problem }
 }
@@ -64,6 +83,25 @@ mod tests {
     use super::*;
     use crate::authority::{VALID_S, init};
     use crate::files;
+
+    #[test]
+    fn a_file_that_is_no_pem_is_told_in_words() {
+        let place = tempfile::tempdir().expect("room");
+        let told = |text: &str| {
+            let path = place.path().join("a.pem");
+            std::fs::write(&path, text).expect("room");
+            let errors = [certificates(&path).err(), read(&path, &path).err()];
+            errors.map(|error| error.expect("it cannot be used").to_string())
+        };
+        let [cut, _] = told("-----BEGIN CERTIFICATE-----\nAAAA\n");
+        assert!(cut.contains("-----END CERTIFICATE----- is missing") && !cut.contains("[67"), "{cut}");
+        assert!(told("-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n")[0].contains("is damaged"));
+        assert!(told("-----BEGIN CERTIFICATE\nAAAA\n")[0].contains("does not end in -----"));
+        let missing = certificates(&place.path().join("none.pem")).expect_err("it is not there").to_string();
+        assert!(missing.contains("No such file"), "{missing}");
+        let key = PrivateKeyDer::from_pem_slice(b"no key").map(drop).expect_err("it is none");
+        assert_eq!(wrong_with("private key", &key), "there is no private key in PEM in it");
+    }
 
     #[test]
     fn a_server_is_taken_by_those_who_trust_its_authority_and_until_it_expires() {

@@ -5,8 +5,8 @@
 use crate::PkiError;
 use crate::der::{SEQUENCE, bytes_of_bits, element, expect};
 use crate::names::common_name;
-use crate::pair::unusable;
-use rustls::pki_types::pem::PemObject;
+use crate::pair::{unusable, wrong_with};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor};
 use std::path::Path;
 
@@ -23,7 +23,8 @@ pub fn revoked(path: &Path, authorities: &[CertificateDer<'_>]) -> Result<Vec<Ce
         return Err(unusable(path, why_none(path, &bytes)));
     }
     let lists = CertificateRevocationListDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
-    let lists = lists.map_err(|e| unusable(path, format!("the list of revoked certificates cannot be read ({e})")))?;
+    let wrong = |e: PemError| unusable(path, format!("the list of revoked certificates cannot be read: {}", wrong_with("list", &e)));
+    let lists = lists.map_err(wrong)?;
     if lists.is_empty() {
         return Err(unusable(path, why_none(path, &bytes)));
     }
@@ -187,7 +188,10 @@ mod tests {
         assert!(refused(Authority::new("ours").pem().as_bytes(), &[&own]).contains("has not signed it"));
         assert!(refused(format!("{0}{0}", own.pem()).as_bytes(), &[&own]).contains("only the newest"));
         let text = own.pem();
-        refused(&text.as_bytes()[..text.len() / 2], &[&own]);
+        let cut = refused(&text.as_bytes()[..text.len() / 2], &[&own]);
+        assert!(cut.contains("the line -----END X509 CRL----- is missing") && cut.contains("cut off"), "{cut}");
+        let damaged = refused(text.replace("\nMI", "\n%I").as_bytes(), &[&own]);
+        assert!(damaged.contains("is damaged"), "{damaged}");
     }
 
     #[test]

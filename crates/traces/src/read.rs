@@ -14,6 +14,8 @@ mod csv;
 mod disks;
 mod iolog;
 
+use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -47,7 +49,7 @@ pub struct TraceRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
-    #[error("cannot read trace {path}")]
+    #[error("trace {path} cannot be read ({source})")]
     Read {
         /// Which.
         path: PathBuf,
@@ -56,12 +58,12 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// The file is not what Zstandard writes.
-    #[error("trace {path} is not a valid Zstandard file: {reason}")]
+    #[error("trace {path} cannot be decompressed: {reason}")]
     Compression {
         /// Which.
         path: PathBuf,
-        /// What the decoder says.
-        reason: String,
+        /// What is wrong with the file.
+        reason: &'static str,
     },
     /// It takes too much memory.
     #[error("trace {path} has more than 4 GiB, decompressed: cut it into shorter ones, of some hours each")]
@@ -219,9 +221,14 @@ fn at_most(from: impl Read, bytes_max: u64) -> std::io::Result<Option<Vec<u8>>> 
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
-fn decompress(from: impl Read, bytes_max: u64) -> Result<Option<Vec<u8>>, String> {
-    let decoder = ruzstd::decoding::StreamingDecoder::new(from).map_err(|error| error.to_string())?;
-    at_most(decoder, bytes_max).map_err(|error| error.to_string())
+fn decompress(from: impl Read, bytes_max: u64) -> Result<Option<Vec<u8>>, &'static str> {
+    // What the decoder says is of its own insides, and means that to whoever has the file.
+    let damaged = "the file is cut off or damaged";
+    let decoder = StreamingDecoder::new(from).map_err(|error| match error {
+        FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_)) => "the file is not compressed with Zstandard",
+        _ => damaged,
+    })?;
+    at_most(decoder, bytes_max).map_err(|_| damaged)
 }
 
 /// Reads a trace from memory.
@@ -332,6 +339,15 @@ mod tests {
         let large = zstd_of_zeroes();
         assert_eq!(decompress(&large[..], 1 << 17), Ok(Some(vec![0; 1 << 17])));
         assert_eq!(decompress(&large[..], (1 << 17) - 1), Ok(None));
+    }
+
+    #[test]
+    fn a_compressed_file_that_is_cut_off_is_told_so() {
+        let whole = zstd_of_zeroes();
+        for length in [0, 3, 5, whole.len() - 1] {
+            assert_eq!(decompress(&whole[..length], 1 << 17), Err("the file is cut off or damaged"), "{length}");
+        }
+        assert_eq!(decompress(&b"1,R,0,1\n"[..], 1 << 17), Err("the file is not compressed with Zstandard"));
     }
 
     /// 128 KiB of zeroes: a frame with one block that repeats a byte.

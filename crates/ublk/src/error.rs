@@ -29,6 +29,12 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
     },
+    /// The driver made the device read-only, and keeps it so.
+    #[error("{device:?} stays read-only until it is made anew: unmount it, then restart the daemon")]
+    StaysReadOnly {
+        /// The block device.
+        device: PathBuf,
+    },
     /// Another process serves the device of this volume.
     #[error("{device:?} is served by process {pid}: stop that daemon first")]
     ServedElsewhere {

@@ -12,6 +12,7 @@ use crate::uapi::{ANY_DEVICE, DeviceInfo, Parameters, flag};
 use node::link::{Link, Name, Wanted, is_there};
 use node::patience::{wait_until, within, within_or_never};
 use node::users::users_of;
+use node::write_protect;
 use node::writeback::{Opens, write_back};
 use runtime::{EndpointGroup, Runtime, VolumeRef};
 use std::fs::{File, OpenOptions};
@@ -143,6 +144,9 @@ impl UblkExport {
             let number = info.number;
             on_control(options.patience, "starting a ublk device", move |control| control.start(number))?;
             wait_for_node(&block_path(number))?;
+            if volume.read_only() {
+                UblkHandle { number, path: block_path(number), patience: options.patience }.set_read_only(true)?;
+            }
             Ok(UblkExport::of(&info, switch, endpoints, false, options))
         });
         served.inspect_err(|_| {
@@ -178,7 +182,8 @@ impl UblkExport {
         };
         let mut made = UblkExport::of(&info, switch, endpoints, true, options);
         made.warnings.extend(late);
-        made.warnings.extend(differences(&known, volume.read_only(), &made.path));
+        let protected = made.handle().set_read_only(volume.read_only());
+        made.warnings.extend(protected.err().map(|error| error.to_string()));
         made.warnings.extend(too_much_promised(&known, volume, &made.path));
         if volume.size_bytes() > known.size_bytes {
             made.warnings.extend(made.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string()));
@@ -207,7 +212,7 @@ impl UblkExport {
     fn wanted_name(&self) -> Option<Wanted> {
         let (directory, name) = self.wanted.clone()?;
         let own = self.path.clone();
-        let is_anothers = Box::new(move |device: &Path| device != own && is_served_device(device));
+        let is_anothers = Box::new(move |device: &Path| device != own && is_anothers(device));
         Some(Wanted { directory, name, target: self.path.clone(), is_anothers })
     }
 
@@ -391,7 +396,8 @@ impl UblkExport {
         self.switch.resume(volume.clone());
         let has_grown = volume.size_bytes() > known.size_bytes;
         let told = has_grown.then(|| self.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string())).flatten();
-        Ok(told.into_iter().chain(differences(&known, volume.read_only(), &self.path)).collect())
+        let protected = self.handle().set_read_only(volume.read_only());
+        Ok(told.into_iter().chain(protected.err().map(|error| error.to_string())).collect())
     }
 }
 
@@ -424,6 +430,22 @@ impl UblkHandle {
                 return Err(UblkError::KeepsSize { device: path });
             }
             control.resize(number, size_bytes)
+        })
+    }
+
+    /// The volume is read-only now, or is not any more: so is the device. Must not be called on a reactor's thread.
+    ///
+    /// # Errors
+    /// [`UblkError::StaysReadOnly`] of one that an earlier version has made, or the system's: the device is as it was, and the volume decides
+    /// about each write.
+    pub fn set_read_only(&self, is_read_only: bool) -> Result<(), UblkError> {
+        let (number, path) = (self.number, self.path.clone());
+        on_control(self.patience, "setting whether a ublk device is read-only", move |control| {
+            if !is_read_only && control.parameters(number)?.read_only {
+                return Err(UblkError::StaysReadOnly { device: path });
+            }
+            let set = open(&path).and_then(|node| write_protect::set(&node, is_read_only));
+            set.map_err(UblkError::system(format!("set up {}", path.display())))
         })
     }
 
@@ -477,7 +499,8 @@ fn parameters(volume: &VolumeRef) -> Parameters {
         block_bytes: volume.logical_block_bytes(),
         physical_bytes: volume.physical_block_bytes(),
         request_bytes_max: REQUEST_BYTES_MAX.min(volume.request_bytes_max() / 4096 * 4096),
-        read_only: volume.read_only(),
+        // The driver would hold to that as long as the device is there: it is set by [`UblkHandle::set_read_only`].
+        read_only: false,
         can_discard: volume.can_discard(),
     }
 }
@@ -495,19 +518,6 @@ fn misfit(known: &Parameters, volume: &VolumeRef) -> Option<String> {
         return Some("the volume takes shorter requests now".to_owned());
     }
     None
-}
-
-/// What an administrator should know of a device that goes on: in the kernel it is as it was made.
-fn differences(known: &Parameters, is_read_only: bool, device: &Path) -> Option<String> {
-    let device = device.display();
-    match (known.read_only, is_read_only) {
-        (true, false) => Some(format!("{device} stays read-only until it is made anew: unmount it, then restart the daemon")),
-        (false, true) => Some(format!(
-            "{device} was made for writing, and its volume is read-only now: writes to it fail until it is made anew: unmount it, then \
-             restart the daemon"
-        )),
-        _ => None,
-    }
 }
 
 /// A device that an earlier version has made says more of its physical blocks than holds. It cannot be told otherwise.
@@ -565,31 +575,18 @@ fn wait_for_node(path: &Path) -> Result<(), UblkError> {
 /// Whether a daemon that lives serves the ublk device at `path`; of another device, whether it is
 /// there.
 pub(crate) fn is_served_device(path: &Path) -> bool {
-    let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix("ublkb")?.parse().ok());
-    let Some(number) = number else { return is_there(path) };
-    Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| control::is_served(&info))
+    look_at(path).map_or_else(|| is_there(path), |info| info.is_some_and(|info| control::is_served(&info)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The same of another daemon than this one: a stable name that leads to another device of this process is stale, since numbers are given out
+/// again.
+fn is_anothers(path: &Path) -> bool {
+    let is_it = |info: DeviceInfo| control::is_served(&info) && !succession::is_served_here(&info);
+    look_at(path).map_or_else(|| is_there(path), |info| info.is_some_and(is_it))
+}
 
-    /// Users learn of a device that does not do what its volume does, whichever of both is read-only.
-    #[test]
-    fn a_device_that_goes_on_otherwise_than_its_volume_is_told_of() {
-        let told = |device_is, volume_is| {
-            let known = Parameters {
-                size_bytes: 1 << 20,
-                block_bytes: 512,
-                physical_bytes: 512,
-                request_bytes_max: REQUEST_BYTES_MAX,
-                read_only: device_is,
-                can_discard: true,
-            };
-            differences(&known, volume_is, Path::new("/dev/ublkb3"))
-        };
-        assert_eq!((told(false, false), told(true, true)), (None, None));
-        assert!(told(true, false).is_some_and(|told| told.starts_with("/dev/ublkb3 stays read-only")));
-        assert!(told(false, true).is_some_and(|told| told.contains("writes to it fail")));
-    }
+/// What the driver says of the device at `path`, if there is one; `None` if the path is not one of a ublk device.
+fn look_at(path: &Path) -> Option<Option<DeviceInfo>> {
+    let number = path.file_name()?.to_str()?.strip_prefix("ublkb")?.parse().ok()?;
+    Some(Control::open().and_then(|mut control| control.info(number)).ok())
 }

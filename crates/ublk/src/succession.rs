@@ -41,16 +41,20 @@ pub(crate) fn set_served_here(mark: u64, served: bool) {
     };
 }
 
+/// Whether this process serves the device.
+pub(crate) fn is_served_here(info: &DeviceInfo) -> bool {
+    info.server_pid.cast_unsigned() == std::process::id() && served_here().contains(&info.mark)
+}
+
 /// Waits until the server of a device has ended; gives what the device is then.
 ///
 /// # Errors
 /// At once if that server is this process: it would wait for itself.
 pub(crate) fn wait_for_server(driver: &mut impl Driver, number: u32, patience: Duration) -> Result<DeviceInfo, UblkError> {
-    let is_ours = |info: &DeviceInfo| info.server_pid.cast_unsigned() == std::process::id() && served_here().contains(&info.mark);
-    wait_until(patience, || !driver.info(number).is_ok_and(|info| is_served(&info) && !is_ours(&info)));
+    wait_until(patience, || !driver.info(number).is_ok_and(|info| is_served(&info) && !is_served_here(&info)));
     let info = driver.info(number)?;
     match is_served(&info) {
-        true if is_ours(&info) => Err(UblkError::ServedHere { device: block_path(number) }),
+        true if is_served_here(&info) => Err(UblkError::ServedHere { device: block_path(number) }),
         true => Err(UblkError::ServedElsewhere { device: block_path(number), pid: info.server_pid }),
         false => Ok(info),
     }
@@ -154,6 +158,9 @@ mod tests {
         let error = wait_for_server(&mut ours, 3, PATIENCE).expect_err("it is served");
         assert!(matches!(error, UblkError::ServedHere { .. }), "{error}");
         assert_eq!(ours.looks, 2);
+        // Nor is a stable name that leads to one another daemon's.
+        let told = |pid, mark| is_served_here(&fake(&[(STATE_LIVE, pid)], mark, 0).info(3).expect("it is there"));
+        assert!(told(own, mark) && !told(own, mark + 1) && !told(own + 1, mark));
         // The daemon before had the same number, and its end is noticed late.
         let mut before = fake(&[(STATE_LIVE, own), (STATE_LIVE, own), (2, -1)], mark + 1, 0);
         assert_eq!(wait_for_server(&mut before, 3, PATIENCE).expect("it has ended").state, 2);

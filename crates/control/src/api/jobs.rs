@@ -93,6 +93,9 @@ pub struct JobView {
     pub left_s: Option<u64>,
     /// Milliseconds since it began, or that it took.
     pub elapsed_ms: u64,
+    /// What came of it, as one sentence, where that is not what was expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
 }
 
 /// Body of a warm-up.

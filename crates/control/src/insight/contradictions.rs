@@ -7,7 +7,7 @@ use types::ObjectId;
 
 /// Pages that must contradict the map before it is made anew.
 const PAGES_MIN: u64 = 16;
-/// Of so many of them the place is remembered.
+/// Of so many of them the place is remembered: the first ones, and the latest.
 const PLACES_MAX: usize = PAGES_MIN as usize;
 /// A look that explains none of them makes the next one wait twice as long, up to so many times: they may lie in
 /// the image of a virtual machine, where no look finds anything.
@@ -30,10 +30,11 @@ impl Place {
 #[derive(Default, Debug)]
 pub struct Contradictions {
     count: u64,
-    /// Where the first of them lie, since the last look began.
+    /// Where the first and the latest of them lie, since the last look began, and what looks before have not explained.
     places: Vec<Place>,
-    /// What the look under way is to explain.
+    /// What the look under way is to explain, and how many pages that stands for.
     asked: Vec<Place>,
+    asked_count: u64,
     /// Looks in a row that explained nothing.
     fruitless: u32,
     /// Of the last page of PostgreSQL that names another block than its place has: its object, and how far they are apart.
@@ -44,10 +45,18 @@ impl Contradictions {
     /// A page lies at a byte of the volume where it does not belong, as far as is known.
     pub fn add(&mut self, found: &Found, offset_bytes: u64) {
         self.count += 1;
-        let place = Place { offset_bytes, known: found.at(offset_bytes) };
-        if self.places.len() < PLACES_MAX && !self.places.contains(&place) {
-            self.places.push(place);
+        self.remember(Place { offset_bytes, known: found.at(offset_bytes) });
+    }
+
+    fn remember(&mut self, place: Place) {
+        if self.places.contains(&place) {
+            return;
         }
+        if self.places.len() == PLACES_MAX {
+            // A file that grows all the while lies behind what the look under way has seen of it.
+            self.places.remove(PLACES_MAX / 2);
+        }
+        self.places.push(place);
     }
 
     /// Whether there are enough of them for a look.
@@ -62,19 +71,26 @@ impl Contradictions {
 
     /// A look begins: what comes from now on is counted anew.
     pub fn look_begins(&mut self) {
-        (self.count, self.asked) = (0, std::mem::take(&mut self.places));
+        (self.asked_count, self.asked) = (std::mem::take(&mut self.count), std::mem::take(&mut self.places));
     }
 
-    /// A look has found something. What came meanwhile and still does not fit asks for another: the file system may not have written yet
-    /// where its files lie.
+    /// A look has found something. What still does not fit asks for another, be it from before the look or from meanwhile: the file system
+    /// may not have written yet where its files lie. What many looks in a row did not explain asks no more by itself.
     pub fn looked(&mut self, found: &Found) {
-        if !self.asked.is_empty() {
-            let is_explained = self.asked.iter().any(|place| place.is_explained(found));
+        let asked = (std::mem::take(&mut self.asked), std::mem::take(&mut self.asked_count));
+        let came = (std::mem::take(&mut self.places), std::mem::take(&mut self.count));
+        if !asked.0.is_empty() {
+            let is_explained = asked.0.iter().any(|place| place.is_explained(found));
             self.fruitless = if is_explained { 0 } else { self.fruitless.saturating_add(1) };
         }
-        self.asked.clear();
-        self.places.retain(|place| !place.is_explained(found));
-        self.count = self.count.min(self.places.len() as u64);
+        let asks_again = self.fruitless < FRUITLESS_MAX;
+        for (places, count) in [Some(asked).filter(|_| asks_again), Some(came)].into_iter().flatten() {
+            let all = places.len() as u64;
+            let left: Vec<Place> = places.into_iter().filter(|place| !place.is_explained(found)).collect();
+            // The places stand for all that came.
+            self.count += (count * left.len() as u64).checked_div(all).unwrap_or(0);
+            left.into_iter().for_each(|place| self.remember(place));
+        }
     }
 
     /// A page of PostgreSQL was seen, which does not say what it is of: whether it fits what was found there.
@@ -191,5 +207,43 @@ mod tests {
         contradict(&mut contradictions, 8 << 20);
         contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
         assert!(contradictions.ask() && contradictions.pause_ms(10) == 10);
+    }
+
+    /// A table that is being filled: the look sees its first MiB, and most of its pages come while it is under way.
+    #[test]
+    fn a_file_that_grows_during_a_look_is_looked_at_again() {
+        let (mut contradictions, before) = (Contradictions::default(), found(&[]));
+        let grows = |contradictions: &mut Contradictions, pages: Range<u64>| {
+            pages.for_each(|page| contradictions.add(&before, (4 << 20) + page * PAGE));
+        };
+        grows(&mut contradictions, 0..32);
+        contradictions.look_begins();
+        grows(&mut contradictions, 32..5000);
+        contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
+        assert!(contradictions.ask() && contradictions.pause_ms(10) == 10);
+        // All of it is found, and nothing is left to ask for.
+        contradictions.look_begins();
+        contradictions.looked(&found(&[(4 << 20..64 << 20, 3)]));
+        assert!(!contradictions.ask());
+    }
+
+    /// Two tables: the file system tells of the second one later. And pages that no look explains do not ask on and on.
+    #[test]
+    fn what_a_look_does_not_explain_is_asked_for_again_and_not_for_ever() {
+        let (mut contradictions, before) = (Contradictions::default(), found(&[]));
+        let first = found(&[(4 << 20..5 << 20, 3)]);
+        (0..2 * PAGES_MIN).for_each(|page| contradictions.add(&before, (4 << 20) + page * PAGE));
+        (0..2 * PAGES_MIN).for_each(|page| contradictions.add(&before, (8 << 20) + page * PAGE));
+        contradictions.look_begins();
+        contradictions.looked(&first);
+        for looks in 1..=FRUITLESS_MAX {
+            assert!(contradictions.ask(), "the second table, after {looks} looks");
+            contradictions.look_begins();
+            contradictions.looked(&first);
+            assert_eq!(contradictions.pause_ms(10), 10 << looks);
+        }
+        assert!(!contradictions.ask(), "nothing new has come");
+        (0..PAGES_MIN).for_each(|page| contradictions.add(&first, (8 << 20) + page * PAGE));
+        assert!(contradictions.ask());
     }
 }

@@ -31,6 +31,9 @@ const REBUILT_LOOKS: u32 = 30;
 /// ones may have more of it, the first a third.
 const PAUSES: u64 = 20;
 const PAUSES_EARLY: u64 = 2;
+/// Where pages contradict what was found, it comes back after this at the latest: beside clients its reads are held to a part of the disk's time
+/// already, and for as long a table has its old size.
+const STALE_PAUSE_MS: u64 = 20_000;
 /// For so long clients are taken to go on: what they do is told once a second. So is the first moment of a look.
 const BUSY_MS: u64 = 3_000;
 /// Policies are given to the cache again so often.
@@ -173,14 +176,15 @@ impl Objects {
             Looked::At(at_ms) => {
                 let age_ms = now_ms.saturating_sub(*at_ms);
                 let pause_ms = self.took_ms * (PAUSES_EARLY << self.hasty_looks.min(8)).min(PAUSES);
-                let is_stale = self.contradictions.ask() && age_ms >= self.contradictions.pause_ms(STALE_MS).min(AGED_MS);
+                let stale_ms = self.contradictions.pause_ms(STALE_MS).min(AGED_MS).max(pause_ms.min(STALE_PAUSE_MS));
+                let is_stale = self.contradictions.ask() && age_ms >= stale_ms;
                 let aged_ms = match self.early_looks {
                     0 => AGED_MS,
                     ..=REBUILT_LOOKS if self.found.as_ref().is_some_and(|found| found.is_rebuilding()) => STALE_MS,
                     looks => (EARLY_MS << (looks - 1).min(8)).min(AGED_MS),
                 };
                 let begins = self.start_written && age_ms >= STALE_MS && self.hasty_looks < HASTY_FOR_STARTS;
-                begins || age_ms >= pause_ms && (is_stale || age_ms >= aged_ms && self.written)
+                begins || is_stale || age_ms >= pause_ms.max(aged_ms) && self.written
             }
         }
     }

@@ -148,7 +148,9 @@ impl Source {
     /// In words: why it cannot be watched or read, and which way is left.
     pub fn device(path: &str, (major, minor): (u32, u32), asked: DeviceAsked) -> Result<Source, (String, &'static str)> {
         let ways = asked.ways().ok_or_else(|| ("there is no such tap".to_owned(), "write auto, bpf or tracefs"))?;
-        let unwatched = |problem: String| (problem, "record a trace with blktrace, and give it with --trace");
+        let way_out =
+            "let the service watch it with the drop-in of docs/advice.md, or record a trace with blktrace and give it with --trace";
+        let unwatched = |problem: String| (problem, way_out);
         let watched = blocktap::Watched::find(major, minor).map_err(|refused| unwatched(refused.to_string()))?;
         let tap = DeviceTap::open(watched, ways).map_err(|refused| unwatched(refused.to_string()))?;
         let unread = |problem| (format!("it cannot be read for names: {problem}"), "use --no-read to do without");

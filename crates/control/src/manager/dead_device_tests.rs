@@ -105,6 +105,55 @@ fn a_device_that_hangs_is_given_up_by_who_says_so() {
     assert!(world.inside().given_up.contains(&second));
 }
 
+fn open(world: &World, volume: &str) {
+    let user = format!("user-of-{volume}");
+    world.add_mapped(&user, 1 << 30);
+    world.inside().mapped.get_mut(&user).expect("just added").table = format!("/loop/{volume}");
+}
+
+fn close(world: &World, volume: &str) {
+    world.inside().mapped.remove(&format!("user-of-{volume}"));
+}
+
+/// A process hangs in a read of a dead disk: it cannot be closed, nor killed. Its volume goes all the same, if whoever asks gives up what it holds;
+/// a device that answers is taken from nobody.
+#[test]
+fn who_waits_for_a_device_that_hangs_does_not_keep_a_volume_that_goes_with_its_data() {
+    let world = World::default();
+    let manager = daemon(&world, "write-back");
+    let remove_it = |drop_dirty| Action::VolumeRemove { name: "pa".into(), drop_dirty };
+    let destroy = || Action::PoolDestroy { name: "p".into(), force: true };
+    open(&world, "pa");
+    for action in [remove_it(false), remove_it(true), destroy()] {
+        let refused = carry_out(&manager, action).expect_err("it is in use");
+        assert!(refused.contains("it is in use") && !refused.contains("--give-up"), "{refused}");
+    }
+    let device = hang(&world, "pa", "p");
+    let refused = carry_out(&manager, remove_it(false)).expect_err("it hangs");
+    assert!(refused.contains("/dev/pa does not answer") && refused.contains("`hearth volume stop pa --give-up`"), "{refused}");
+    // Beside it another one is in use, and answers.
+    open(&world, "pb");
+    carry_out(&manager, destroy()).expect_err("a device that answers stays with its users");
+    assert!(world.inside().given_up.is_empty());
+    close(&world, "pb");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !world.inside().given_up.contains(&device) {
+                std::thread::yield_now();
+            }
+            close(&world, "pa");
+        });
+        assert_eq!(remove(&manager, "pa", true), None);
+    });
+    let device = hang(&world, "pb", "p");
+    open(&world, "pb");
+    let refused = carry_out(&manager, destroy()).expect_err("it is mounted, say");
+    assert!(refused.contains("it is in use") && world.inside().given_up.contains(&device), "{refused}");
+    close(&world, "pb");
+    must(&manager, destroy());
+    assert!(world.inside().saved.pools.iter().all(|pool| pool.name != "p"));
+}
+
 #[test]
 fn a_pool_is_destroyed_in_spite_of_devices_that_hang() {
     let world = World::default();

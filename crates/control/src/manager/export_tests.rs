@@ -4,7 +4,8 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{add, carry_out, create, must, started, stopped_without_ssd, volume, world};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, Health};
+use crate::api::{Action, Answer, DiskCreate, Health, VolumeSet};
+use crate::options::{Limit, OptionsPatch};
 use crate::words::Export;
 
 /// The exports of `v` that are there.
@@ -101,4 +102,29 @@ fn a_disk_keeps_the_exports_that_can_be_made() {
     manager.watch_devices(&mut Watched::default());
     assert_eq!(offered(&world, "d"), ["loop", "nbd"]);
     assert_eq!(show(), (Health::Running, None));
+}
+
+/// What is in the place of a stable name, such as the device of a daemon that is gone, may take seconds to answer. All that time the volume was
+/// "busy" to whoever asked for something.
+#[test]
+fn a_look_at_a_stable_name_keeps_nobody_from_the_volume() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", super::tests::DISK, "write-back"));
+    let taken = "/dev/hearth/v belongs to another running daemon: use /dev/loop1 instead";
+    world.inside().stable_names.insert("v".into(), Err(taken.into()));
+    let meanwhile = manager.clone();
+    world.inside().at_name_look = Some(Box::new(move || {
+        let options = OptionsPatch { dirty_limit: Some(Limit::Bytes(1 << 30)), ..OptionsPatch::default() };
+        must(&meanwhile, Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } });
+    }));
+    let mut watched = Watched::default();
+    (0..3).for_each(|_| manager.watch_devices(&mut watched));
+    assert!(world.inside().at_name_look.is_none(), "it was looked at");
+    let told = || manager.events().after(0).into_iter().filter(|event| event.message.contains("stable name")).count();
+    assert_eq!(told(), 1, "told once, however often it is looked at");
+    world.inside().stable_names.insert("v".into(), Ok("/dev/hearth/v".into()));
+    (0..16).for_each(|_| manager.watch_devices(&mut watched));
+    assert_eq!(told(), 2, "it is there now");
 }

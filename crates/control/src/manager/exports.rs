@@ -248,24 +248,28 @@ impl Manager {
     /// Looks whether the stable name of a volume's block device is there, and has it made again where it can be. Who finds it by that must find
     /// nothing else.
     pub(super) fn look_at_name(&self, name: &str) {
-        // What is being made or withdrawn is its own affair.
+        let as_known = || {
+            let memory = self.memory();
+            let live = memory.volumes.get(name)?;
+            let place = live.block_device()?.1.to_owned();
+            Some((place, live.stable_path.clone(), live.nameless.clone()))
+        };
+        // What is in its place may take seconds to answer: the volume is not kept from others meanwhile.
+        let Some((place, path, nameless)) = as_known() else { return };
+        let Some(found) = self.data().stable_name(name) else { return };
+        if shown_name(found.clone()) == (path, nameless) {
+            return;
+        }
+        // A device that is being made or withdrawn is its own affair, and so is one that was made meanwhile.
         let Ok(_claim) = self.claim(&[(Named::Volume, name)], "a look at its stable name") else { return };
-        if let Some(found) = self.data().stable_name(name) {
+        if as_known().is_some_and(|(now, ..)| now == place) {
             self.note_name(name, found);
         }
     }
 
     /// The stable name is there, or not for that reason. Told if it is news.
     fn note_name(&self, name: &str, found: Result<String, String>) {
-        let (path, nameless) = match found {
-            Ok(path) => (Some(path), None),
-            Err(sentence) => {
-                let (problem, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, ""));
-                let problem = format!("its block device has no stable name: {problem}");
-                let remedy = format!("{remedy}; the name comes by itself when its place is free");
-                (None, Some(Trouble { problem, remedy }))
-            }
-        };
+        let (path, nameless) = shown_name(found);
         let mut is_news = false;
         self.set_live_volume(name, |live| {
             is_news = live.nameless != nameless;
@@ -343,5 +347,18 @@ impl Manager {
             }
         });
         Ok(lost)
+    }
+}
+
+/// The stable name as it is shown: its path, or what is wrong and what to do.
+fn shown_name(found: Result<String, String>) -> (Option<String>, Option<Trouble>) {
+    match found {
+        Ok(path) => (Some(path), None),
+        Err(sentence) => {
+            let (problem, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, ""));
+            let problem = format!("its block device has no stable name: {problem}");
+            let remedy = format!("{remedy}; the name comes by itself when its place is free");
+            (None, Some(Trouble { problem, remedy }))
+        }
     }
 }

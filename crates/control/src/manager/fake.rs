@@ -221,7 +221,7 @@ impl DataPath for World {
             Age::Older(why) => return Err(ControlError::OlderState { path: pool.ssd.clone(), why }),
         };
         device.next_volume_id = device.next_volume_id.max(pool.next_volume_id);
-        device.session = pool.session + 1;
+        (device.session, device.clean) = (pool.session + 1, false);
         let (serial, next_volume_id) = (said.serial, device.next_volume_id);
         device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
         let size_bytes = pool.size_bytes.unwrap_or(u64::MAX).min(device.size_bytes);
@@ -250,7 +250,14 @@ impl DataPath for World {
         Ok(())
     }
 
-    fn stop_pool(&self, pool: &str, _clean: bool) -> Result<(), ControlError> {
+    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&pool.name)?;
+        drop(inside);
+        self.write_records(pool, content)
+    }
+
+    fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {
         let ssd = DeviceUse::Ssd { pool: pool.into() };
         self.wait_for(&ssd);
         let mut inside = self.inside();
@@ -258,7 +265,8 @@ impl DataPath for World {
         if inside.given_up.contains(&ssd) {
             return Err(ControlError::DataPath("the pool was given up".into(), String::new()));
         }
-        inside.running.remove(pool);
+        let uuid = inside.running.remove(pool);
+        inside.devices.values_mut().filter(|device| device.pool == uuid).for_each(|device| device.clean = clean);
         inside.content.remove(pool);
         Ok(())
     }
@@ -560,6 +568,12 @@ impl DataPath for World {
         Ok(inside.cannot_flush(volume).filter(|_| export.is_device()))
     }
 
+    fn stable_name(&self, volume: &str) -> Option<Result<String, String>> {
+        let meanwhile = self.inside().at_name_look.take();
+        meanwhile.into_iter().for_each(|act| act());
+        self.inside().stable_names.get(volume).cloned()
+    }
+
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
         self.held(volume, export)
     }
@@ -604,7 +618,11 @@ impl DataPath for World {
     fn answers(&self, volume: &VolumeRecord, _patience: Duration) -> Result<(), ControlError> {
         let backing = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
         let hangs = self.inside().hanging.contains_key(&backing);
-        if hangs { Err(ControlError::DataPath("it has not answered".into(), "check the device".into())) } else { Ok(()) }
+        let silent = || {
+            let (path, problem, remedy) = (volume.backing.clone(), "it has not answered".into(), "check the device".into());
+            ControlError::Device { path, problem, remedy, kind: Kind::Failed }
+        };
+        if hangs { Err(silent()) } else { Ok(()) }
     }
 
     fn give_up(&self, device: &DeviceUse) -> Result<(), ControlError> {

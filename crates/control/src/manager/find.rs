@@ -104,10 +104,15 @@ impl Manager {
     }
 
     fn look_for(&self, volume: &VolumeRecord) -> Looked {
-        if let Some((problem, remedy)) = self.backing_on_own(volume) {
+        // A loop device's number may be that of an export of ours by now, and the device have another one.
+        let on_own = self.backing_on_own(volume);
+        if let Some((problem, remedy)) = on_own.clone().filter(|_| !volume.backing.starts_with("/dev/")) {
             return Looked::refused(problem, remedy);
         }
-        let mut here = self.data().examine_backing(&volume.backing);
+        let mut here = match &on_own {
+            Some(_) => Err(ControlError::Unknown { named: "device", name: volume.backing.clone() }),
+            None => self.data().examine_backing(&volume.backing),
+        };
         if matches!(&here, Ok(facts) if facts.in_use.is_some()) && self.volume_attached(&volume.name) {
             // What is left of a device that went away, and that the volume itself still has.
             here = Err(ControlError::Unknown { named: "device", name: volume.backing.clone() });
@@ -134,6 +139,9 @@ impl Manager {
             let by = recognise::known_by(&volume.identity, &facts.identity).unwrap_or_else(|| "what lies on it".into());
             let there = VolumeRecord { backing: place.clone(), ..volume.clone() };
             return Looked { moved: Some((place, by)), ..self.judge_here(&there, &facts) };
+        }
+        if let Some((problem, remedy)) = on_own {
+            return Looked::refused(problem, remedy);
         }
         match here {
             Ok(facts) => self.judge_here(volume, &facts),

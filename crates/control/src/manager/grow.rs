@@ -45,7 +45,10 @@ impl Manager {
         let told = match is == was {
             true => format!("its size is {}, as that of its backing device", human::bytes(is)),
             false => {
-                let told = format!("its size is {} now (it was {})", human::bytes(is), human::bytes(was));
+                let told = match (human::bytes(is), human::bytes(was)) {
+                    (now, before) if now == before => format!("its size is {is} bytes now (it was {was})"),
+                    (now, before) => format!("its size is {now} now (it was {before})"),
+                };
                 self.events().note(Severity::Info, name, &told);
                 told
             }

@@ -79,12 +79,18 @@ impl Manager {
         let saved = self.save_or_refuse(&mut judged);
         self.start_one_pool(&self.pool_record(&pool.name)?, &judged);
         saved?;
-        self.running_pool(&pool.name)?;
+        if let Err(error) = self.running_pool(&pool.name) {
+            let trouble = self.memory().pools.get(&pool.name).and_then(|live| live.trouble.clone());
+            let (why, remedy) = trouble.map_or_else(|| (error.to_string(), error.remedy()), |trouble| (trouble.problem, trouble.remedy));
+            let problem = format!("the pool \"{}\" is taken in, but does not run: {why}", pool.name);
+            return Err(super::pools::device(&import.ssd, problem, remedy, Kind::Failed));
+        }
         self.events().note(Severity::Info, &pool.name, format!("the pool was taken in from {}", import.ssd));
         self.pool_view(&pool.name)
     }
 
     fn plan_import(&self, import: &PoolImport) -> Result<Plan, ControlError> {
+        self.check_not_on_own(&import.ssd)?;
         let facts = self.data().examine_ssd(&import.ssd).map_err(|error| match error {
             ControlError::Unknown { .. } => super::pools::device(
                 &import.ssd,
@@ -125,7 +131,11 @@ impl Manager {
         let mut records = content.records(import, &name);
         records.volumes.iter().try_for_each(|volume| names::check(Named::Volume, &volume.name))?;
         self.check_asked(import, &content, &records)?;
-        let problems = records.volumes.iter_mut().map(|volume| self.find_device_of(volume, import)).collect::<Result<Vec<_>, _>>()?;
+        let mut problems = Vec::new();
+        for volume in &mut records.volumes {
+            problems.push(self.find_device_of(volume, import, &mut records.warnings)?);
+        }
+        self.check_apart(&records.volumes, import)?;
         Ok(Plan { content, records, older: here, problems })
     }
 
@@ -150,10 +160,36 @@ impl Manager {
         }
     }
 
+    /// No two volumes would lie on the same device.
+    fn check_apart(&self, volumes: &[VolumeRecord], import: &PoolImport) -> Result<(), ControlError> {
+        for (nth, one) in volumes.iter().enumerate().filter(|(_, one)| !one.backing.is_empty()) {
+            for other in volumes[nth + 1..].iter().filter(|other| !other.backing.is_empty()) {
+                // One that is missing overlaps with nothing.
+                if let Ok(Some(how)) = self.data().overlap(&one.backing, &other.backing) {
+                    let problem = format!("the volumes \"{}\" and \"{}\" would both lie on {}: {how}", one.name, other.name, other.backing);
+                    let remedy =
+                        format!("name the right device of each with --backing VOLUME=PATH; see `hearth pool import {} --look`", import.ssd);
+                    return Err(ControlError::BadCombination(problem, remedy));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Finds the backing device of a volume, or takes the one that was named for it. Gives why it would not be served.
-    fn find_device_of(&self, volume: &mut VolumeRecord, import: &PoolImport) -> Result<Option<String>, ControlError> {
-        if let Some(spec) = import.backings.get(&volume.name) {
-            return self.take_device_for(volume, spec).map(|()| None);
+    fn find_device_of(
+        &self,
+        volume: &mut VolumeRecord,
+        import: &PoolImport,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<String>, ControlError> {
+        if let Some(spec) = import.backings.get(&volume.name)
+            && self.take_device_for(volume, spec)?
+        {
+            warnings.push(format!(
+                "{spec} is not the device that the volume \"{}\" lay on: its dirty data is written there, and what is cached clean is dropped",
+                volume.name
+            ));
         }
         if volume.backing.is_empty() {
             return Ok(Some("the SSD does not say which device it lies on".into()));
@@ -169,8 +205,8 @@ impl Manager {
     }
 
     /// A person says that this is the device. One that is recognised is as ever; another one gets the dirty data, and nothing that was cached
-    /// clean is believed of it.
-    fn take_device_for(&self, volume: &mut VolumeRecord, spec: &str) -> Result<(), ControlError> {
+    /// clean is believed of it. Gives whether it is another one.
+    fn take_device_for(&self, volume: &mut VolumeRecord, spec: &str) -> Result<bool, ControlError> {
         let facts = self.check_backing(spec, &volume.options, None)?;
         if facts.size_bytes < volume.size_bytes {
             let (is, was) = (crate::human::bytes(facts.size_bytes), crate::human::bytes(volume.size_bytes));
@@ -181,8 +217,12 @@ impl Manager {
         let is_same = recognise(&volume.identity, &facts.identity) == Recognised::Certain;
         // Where nothing is known of the device, what is cached clean shows whether it is the one.
         volume.cache_stale |= known && !is_same;
-        (volume.backing, volume.identity) = (spec.into(), facts.identity);
-        Ok(())
+        volume.backing = spec.into();
+        // Of the one that it was, what was written to it since is judged by what it was like.
+        if !is_same {
+            (volume.identity, volume.stopped_clean) = (facts.identity, false);
+        }
+        Ok(known && !is_same)
     }
 
     fn members_of(&self, pool: &str) -> Vec<String> {

@@ -148,6 +148,53 @@ fn a_device_that_is_named_is_taken_and_one_that_cannot_be_is_not() {
     bring_home(&world, &manager, "/dev/copy");
 }
 
+/// Two volumes on one device would write over each other.
+#[test]
+fn the_disk_of_another_volume_is_refused() {
+    let world = lost();
+    let manager = started(&world);
+    let backings = BTreeMap::from([("v".to_string(), DISK2.to_string())]);
+    let refused = take_in(&manager, PoolImport { backings, ..import() }).expect_err("w lies there");
+    assert!(refused.to_string().contains("would both lie on /disk2") && refused.remedy().contains("--backing"), "{refused}");
+    assert_eq!(world.inside().saved, State::default());
+}
+
+/// What others wrote to a disk between a stop in order and the import is seen by the stamps on the SSD: dirty data is not written over it, and clean
+/// blocks are dropped.
+#[test]
+fn what_others_wrote_since_a_stop_in_order_is_noticed() {
+    for written in [false, true] {
+        let world = world();
+        let manager = started(&world);
+        must(&manager, create());
+        must(&manager, add("v", DISK, "write-back"));
+        must(&manager, add("w", DISK2, "write-through"));
+        assert!(world.write("v", 2) && world.write("w", 3));
+        manager.stop().expect("nothing fails");
+        drop(manager);
+        world.inside().saved = State::default();
+        if written {
+            for (disk, version) in [(DISK, 70), (DISK2, 71)] {
+                world.inside().devices.get_mut(disk).expect("it is there").version = version;
+            }
+        }
+        let manager = started(&world);
+        let known = look(&manager, import()).expect("it can be read").volumes[0].problem.clone();
+        assert_eq!(known.is_some_and(|problem| problem.contains("written by others")), written);
+        let taken = PoolImport { missing_later: written, ..import() };
+        take_in(&manager, taken).expect("the pool is taken in");
+        match written {
+            false => check_served(&world, &manager),
+            true => {
+                let v = volume(&manager, "v");
+                assert!(v.health == Health::Failed && v.problem.is_some_and(|problem| problem.contains("written by others")));
+                assert_eq!((world.read("v"), world.read("w")), (None, Some(71)), "nobody reads what was cached before");
+                assert_eq!(world.inside().devices[DISK].version, 70, "nothing was written over it");
+            }
+        }
+    }
+}
+
 #[test]
 fn names_that_are_taken_can_be_others() {
     let world = lost();

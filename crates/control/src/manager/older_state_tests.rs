@@ -97,6 +97,7 @@ fn what_is_dirty_on_the_ssd_is_never_dropped_whatever_an_older_state_says() {
                 Action::PoolDestroy { name: "p".into(), force: false },
                 Action::PoolStart { name: "p".into() },
                 Action::VolumeStart { name: "v".into() },
+                remove("v"),
             ] {
                 let refused = manager.handle(action.clone()).expect_err("it would lose data").to_string();
                 let has_volumes = matches!(action, Action::PoolDestroy { .. }) && refused.contains("still has");

@@ -21,6 +21,7 @@
 
 use super::claims::WholePool;
 use super::guard::guarded;
+use super::work::is_silence;
 use super::{LivePool, Manager, Trouble};
 use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
 use crate::datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
@@ -101,6 +102,7 @@ impl Manager {
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
                 (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+                pool.ssd.clone_from(&record.ssd);
                 if let Some(identity) = identity {
                     pool.ssd_identity = identity;
                 }
@@ -494,10 +496,14 @@ impl Manager {
             );
             return Err(ControlError::BadCombination(problem, remedy));
         }
-        volumes.iter().chain(&disks).try_for_each(|v| self.check_unused(v))?;
-        if force {
-            self.give_up_what_is_silent(&record, &volumes)?;
-        }
+        let silent = if force { self.what_is_silent(&record, &volumes) } else { Silent::default() };
+        // Nothing is given up where anybody uses a device that answers. Looks end early with the daemon.
+        let is_kept =
+            |v: &VolumeRecord, refused: &ControlError| silent.keeps(&v.name) && self.may_wait_for_device(v, refused) && !self.is_stopping();
+        let in_use = |v: &VolumeRecord| self.check_unused(v).err().filter(|refused| !is_kept(v, refused));
+        volumes.iter().chain(&disks).find_map(in_use).map_or(Ok(()), Err)?;
+        self.give_up_what_is_silent(&record, &silent)?;
+        volumes.iter().chain(&disks).try_for_each(|v| self.wait_until_unused(v))?;
         for (done, volume) in volumes.iter().enumerate() {
             if let Err(error) = self.unexport_all(volume) {
                 volumes[..done].iter().for_each(|v| self.offer_again(v));
@@ -513,22 +519,29 @@ impl Manager {
         self.finish_destroy(&record, &volumes)
     }
 
-    /// What hangs on devices that do not answer must not keep a pool that goes with its data.
-    fn give_up_what_is_silent(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<(), ControlError> {
-        let give_up_ssd = || -> Result<(), ControlError> {
-            let Err(error) = self.data().ssd_answers(&pool.name, self.silence()) else { return Ok(()) };
-            let message = format!("its SSD {} does not answer, hearth gives up on it ({error})", pool.ssd);
-            self.events().note(Severity::Warning, &pool.name, message);
-            self.data().give_up(&DeviceUse::Ssd { pool: pool.name.clone() })
-        };
+    /// Which devices of a pool do not answer.
+    fn what_is_silent<'a>(&self, pool: &PoolRecord, volumes: &'a [VolumeRecord]) -> Silent<'a> {
         // All at once: a person waits.
         std::thread::scope(|scope| {
-            let ssd = self.data().has_shards(&pool.name).then(|| scope.spawn(give_up_ssd));
+            let look_at_ssd = || self.data().ssd_answers(&pool.name, self.silence()).err();
+            let ssd = self.data().has_shards(&pool.name).then(|| scope.spawn(look_at_ssd));
             let attached = volumes.iter().filter(|volume| self.volume_attached(&volume.name));
-            let looks = attached.map(|volume| scope.spawn(|| self.give_up_if_silent(volume, true).map(drop)));
-            let looks: Vec<_> = ssd.into_iter().chain(looks).collect();
-            looks.into_iter().try_for_each(|look| look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let look_at = |volume| scope.spawn(move || Some((volume, self.data().answers(volume, self.silence()).err()?)));
+            let looks: Vec<_> = attached.map(look_at).collect();
+            let ssd = ssd.and_then(|look| look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let looks = looks.into_iter().map(|look| look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            Silent { ssd, volumes: looks.flatten().collect() }
         })
+    }
+
+    /// What hangs on devices that do not answer must not keep a pool that goes with its data.
+    fn give_up_what_is_silent(&self, pool: &PoolRecord, silent: &Silent<'_>) -> Result<(), ControlError> {
+        if let Some(error) = &silent.ssd {
+            let message = format!("its SSD {} does not answer, hearth gives up on it ({error})", pool.ssd);
+            self.events().note(Severity::Warning, &pool.name, message);
+            self.data().give_up(&DeviceUse::Ssd { pool: pool.name.clone() })?;
+        }
+        silent.volumes.iter().try_for_each(|(volume, error)| self.give_up_backing(volume, error))
     }
 
     /// Steps 2 and 3; also what a start does with a pool it finds `destroying`.
@@ -564,6 +577,20 @@ impl Manager {
         self.forget_history(&crate::series::pool_object(&record.name));
         self.events().note(Severity::Info, &record.name, "pool destroyed");
         Ok(())
+    }
+}
+
+/// Devices of a pool that do not answer, and what a look at each has said.
+#[derive(Default)]
+struct Silent<'a> {
+    ssd: Option<ControlError>,
+    volumes: Vec<(&'a VolumeRecord, ControlError)>,
+}
+
+impl Silent<'_> {
+    /// Whether the users of a volume wait for a backing device that does not answer, so that they cannot go.
+    fn keeps(&self, name: &str) -> bool {
+        self.volumes.iter().any(|(volume, error)| volume.name == name && is_silence(error))
     }
 }
 

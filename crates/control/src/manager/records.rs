@@ -49,6 +49,21 @@ impl Manager {
         }
     }
 
+    /// The pool has stopped in order: the copy tells what its volumes' devices were like then. Where it cannot be written, whoever takes the pool in
+    /// judges them as after a crash.
+    pub(super) fn leave_records(&self, pool: &str) {
+        let numbered = self.change(|state| {
+            let pool = state.pool_mut(pool)?;
+            pool.serial += 1;
+            Some(pool.clone())
+        });
+        let Ok(Some(record)) = numbered else { return };
+        let Some(copy) = PoolCopy::at_stop(&self.memory().state, pool) else { return };
+        if let Err(error) = self.data().write_records_at_rest(&record, &copy.encode()) {
+            tracing::warn!(pool, "the copy of hearth's state on the SSD lacks what its volumes' devices are like: {error}");
+        }
+    }
+
     /// Brings the copies on all SSDs up to date, if anything has changed since the last time. An SSD that hangs keeps its caller: to be called from a
     /// thread that nobody waits for.
     pub fn write_due_records(&self) {
@@ -60,9 +75,14 @@ impl Manager {
             memory.state.pools.iter().map(|pool| pool.name.clone()).collect()
         };
         for pool in pools {
-            // A pool that stops meanwhile has no SSD to write to; its next start writes the copy.
+            // A pool without shards, as while its cache is made anew, has no SSD to write to; its next start writes the copy.
+            if !self.data().has_shards(&pool) {
+                continue;
+            }
+            // It may stop meanwhile.
             if let Err(error) = self.write_records(&pool)
                 && !self.is_stopping()
+                && self.data().has_shards(&pool)
             {
                 tracing::warn!(pool, "the copy of hearth's state on the SSD is not up to date: {error}");
                 self.memory().records_due = true;

@@ -31,6 +31,11 @@ impl Manager {
             let remedy = "copy what is on the pool's disks, and remove them with `hearth disk remove`".to_string();
             return Err(super::pools::device(&old.ssd, problem, remedy, crate::error::Kind::Conflict));
         }
+        if let Some(disk) = disks.first().filter(|_| self.is_place_of(&replace.ssd, name) && self.has_blank_ssd(&old)) {
+            let problem = format!("it is blank: it was wiped, or is another one; the disk \"{}\" was on the pool's SSD", disk.name);
+            let remedy = "reconnect the right SSD; if that is lost for good, remove the pool's disks with `hearth disk remove`".to_string();
+            return Err(super::pools::device(&old.ssd, problem, remedy, crate::error::Kind::Conflict));
+        }
         if !matches!(old.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
             return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });
         }

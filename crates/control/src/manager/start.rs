@@ -285,11 +285,7 @@ impl Manager {
                 _ => Ok(pool.clone()),
             };
         };
-        self.change(|state| {
-            if let Some(pool) = state.pool_mut(&pool.name) {
-                pool.ssd = ssd.clone();
-            }
-        })?;
+        // Recorded when it has started there: an old copy must not keep the right one out.
         let message = format!("its SSD is {ssd} now (it was {}): recognised by the pool's UUID", pool.ssd);
         self.events().note(Severity::Info, &pool.name, message);
         Ok(PoolRecord { ssd, ..pool.clone() })

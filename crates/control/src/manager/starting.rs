@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How soon it is told that a device does not answer.
 const TOLD_AFTER: Duration = Duration::from_secs(2);
-/// How long a backing device is waited for then: what a disk that spins up needs.
-const WAITED_FOR: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(8) };
-/// The same of an SSD: what a command takes that the kernel repeats.
+/// How long an SSD is waited for then: what a command takes that the kernel repeats. A backing device is not, its volume starts by itself
+/// when it answers, as one that spins up does after some seconds.
 pub(super) const SSD_WAITED_FOR: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(30) };
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -76,13 +75,13 @@ impl Manager {
             let ask = |volume: &VolumeRecord| {
                 // What lies under an attached device may have to be led there first.
                 let may_be_asked = volume.attachment.is_none();
-                let is_silent = may_be_asked && self.data().is_silent(&volume.backing, TOLD_AFTER) && {
+                let is_silent = may_be_asked && self.data().is_silent(&volume.backing, TOLD_AFTER);
+                if is_silent {
                     let problem = format!("its backing device {} does not answer so far", volume.backing);
                     self.events().note(Severity::Warning, &volume.name, &problem);
                     let trouble = Trouble { problem, remedy: "check it: the volume starts by itself when it answers".into() };
                     self.set_live_volume(&volume.name, |live| live.trouble = Some(trouble));
-                    self.stays_silent(&volume.backing, WAITED_FOR)
-                };
+                }
                 if !is_silent {
                     self.set_live_volume(&volume.name, |live| live.trouble = None);
                 }

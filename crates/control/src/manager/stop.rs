@@ -116,6 +116,9 @@ impl Manager {
         clean.retain(|volume| !watch.has_given_up(&volume.name));
         clean.retain(|volume| !strayed.contains(volume.name.as_str()));
         let noted = self.note_stopped(&clean, &dirty_bytes);
+        if is_running && noted.is_ok() {
+            self.leave_records(pool);
+        }
         let now: Vec<VolumeRecord> = self.memory().state.volumes_of(pool).cloned().collect();
         self.leave_attachments(&now);
         first_error.map_or(noted, Err)

@@ -144,7 +144,11 @@ impl Manager {
         self.check_overlaps(spec, except, None)?;
         let facts = self.data().examine_backing(spec).map_err(|error| match error {
             ControlError::Unknown { .. } => {
-                device(spec, "there is no such file or device".into(), "check the path with `lsblk` or `ls`".into(), Kind::NotFound)
+                let remedy = match spec.rsplit_once(':').map_or(spec, |(_, path)| path) {
+                    path if path.starts_with("/dev/") => "check the path with `lsblk`".into(),
+                    path => format!("check the path, or make the file with `truncate -s SIZE {path}`"),
+                };
+                device(spec, "there is no such file or device".into(), remedy, Kind::NotFound)
             }
             other => other,
         })?;
@@ -334,9 +338,12 @@ impl Manager {
     pub(super) fn volume_remove(&self, name: &str, drop_dirty: bool) -> Result<JobView, ControlError> {
         let claim = self.claim(&[(Named::Volume, name)], "its removal")?;
         let record = self.volume_record(name)?;
-        self.check_unused(&record)?;
+        self.check_unused_or_silent(&record, drop_dirty)?;
         if !drop_dirty {
             self.check_not_deleted(&record)?;
+            if let Ok(pool) = self.pool_record(&record.pool) {
+                self.check_state_is_newest(&pool)?;
+            }
         }
         let attached = self.volume_attached(name);
         if record.may_have_dirty && !drop_dirty && !attached {
@@ -388,7 +395,7 @@ pub(super) fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlE
         return Err(ControlError::BadOption {
             option: "--export",
             problem: "asks for two block devices of one volume".into(),
-            remedy: "give loop or loop:fast, not both".into(),
+            remedy: "give one of block, ublk, loop and loop:fast".into(),
         });
     }
     Ok(exports.to_vec())

@@ -10,7 +10,11 @@ use crate::state::{VolumePhase, VolumeRecord};
 use crate::stats::VolumeStats;
 use crate::uuid::Uuid;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use types::Mode;
+
+/// How long users of a volume have to close it when what they waited for has failed: a process has to come to its end.
+const CLOSES_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 
 /// How far dirty data is on its way home. Done is what was destaged since the command was given, never less than before; the rest is what is dirty now.
 /// Clients that go on writing add to the rest, and some of what they wrote may be dirty when the command has ended.
@@ -180,7 +184,10 @@ impl Manager {
             self.offer_again(volume);
             return prepared;
         }
-        self.finish_remove(volume).inspect_err(|error| {
+        let before = self.latest_event();
+        // Stopped, and not in order: what its device did not take is lost.
+        let not_in_order = volume.stopped && !volume.stopped_clean && !attached;
+        let removed = self.finish_remove(volume).inspect_err(|error| {
             let trouble = Trouble {
                 problem: format!("its removal was interrupted: {error}"),
                 remedy: format!("finish it with `hearth volume remove {}`", volume.name),
@@ -188,7 +195,16 @@ impl Manager {
             self.set_live_volume(&volume.name, |live| {
                 (live.health, live.trouble) = (Health::Failed, Some(trouble));
             });
-        })
+        });
+        let lost = self.events_after(before).into_iter().find(|event| event.object == volume.name && event.severity == Severity::Error);
+        match lost {
+            Some(event) => job.came_to(format!("{} may lack what was written last: {}", volume.backing, event.message)),
+            None if not_in_order => {
+                job.came_to(format!("{} may lack what was written last: the volume was not stopped in order", volume.backing))
+            }
+            None => {}
+        }
+        removed
     }
 
     /// The rest that clients wrote while the exports went, and step 1.
@@ -258,7 +274,48 @@ impl Manager {
         }
     }
 
-    fn give_up_backing(&self, volume: &VolumeRecord, why: &ControlError) -> Result<(), ControlError> {
+    /// Refuses a volume that is in use, as [`Manager::check_unused`] does. What waits for a backing device that does not answer can neither be
+    /// unmounted nor closed: the device is given up if it may, and its users have a moment to go; else the refusal says how to give it up. A
+    /// device that answers stays with its users.
+    pub(super) fn check_unused_or_silent(&self, volume: &VolumeRecord, may_give_up: bool) -> Result<(), ControlError> {
+        let Err(refused) = self.check_unused(volume) else { return Ok(()) };
+        if !self.volume_attached(&volume.name) || !self.may_wait_for_device(volume, &refused) {
+            return Err(refused);
+        }
+        match self.data().answers(volume, self.silence()) {
+            // Looks end early with the daemon.
+            Err(silence) if is_silence(&silence) && !self.is_stopping() => {
+                if !may_give_up {
+                    return Err(or_stop(refused, volume));
+                }
+                self.give_up_backing(volume, &silence)?;
+                self.wait_until_unused(volume)
+            }
+            _ => Err(refused),
+        }
+    }
+
+    /// Whether what refuses a volume are users who go by themselves when what they wait for fails. A share does not, and neither does what a volume
+    /// is attached to.
+    pub(super) fn may_wait_for_device(&self, volume: &VolumeRecord, refused: &ControlError) -> bool {
+        matches!(refused, ControlError::Export { .. }) && self.check_unshared(volume).is_ok()
+    }
+
+    /// Whose requests have just failed with their device closes it soon, if that is all it waited for.
+    ///
+    /// # Errors
+    /// If the volume is still in use then.
+    pub(super) fn wait_until_unused(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        let begun = Instant::now();
+        loop {
+            match self.check_unused(volume) {
+                Err(ControlError::Export { .. }) if begun.elapsed() < CLOSES_WITHIN => std::thread::sleep(LOOK),
+                result => return result,
+            }
+        }
+    }
+
+    pub(super) fn give_up_backing(&self, volume: &VolumeRecord, why: &ControlError) -> Result<(), ControlError> {
         let device = DeviceUse::Backing { volume: volume.name.clone(), pool: volume.pool.clone() };
         let message = format!("its backing device {} does not answer, hearth gives up on it ({why})", volume.backing);
         self.events().note(Severity::Warning, &volume.name, message);
@@ -274,6 +331,23 @@ impl Manager {
     /// A job that nobody watches, for tests and for the stop.
     pub(super) fn running_jobs(&self) -> Vec<Arc<Job>> {
         self.shared.jobs.list().into_iter().filter(|j| j.is_running()).collect()
+    }
+}
+
+/// Whether a look at a device says that it does not answer, and not that it could not be asked.
+pub(super) fn is_silence(error: &ControlError) -> bool {
+    matches!(error, ControlError::Device { .. })
+}
+
+/// The refusal of a volume whose users wait for a device that does not answer.
+fn or_stop(refused: ControlError, volume: &VolumeRecord) -> ControlError {
+    match refused {
+        ControlError::Export { export, problem, .. } => ControlError::Export {
+            export,
+            problem: format!("{problem}, and its backing device {} does not answer", volume.backing),
+            remedy: format!("give the device up with `hearth volume stop {} --give-up`: what waits for it fails then", volume.name),
+        },
+        other => other,
     }
 }
 

@@ -134,7 +134,10 @@ fn blank_parts(size_bytes: u64) -> Vec<(u64, u64)> {
 
 /// Makes the file of an SSD, allocated.
 pub(super) fn make_file(path: &str, size_bytes: u64) -> Result<(), ControlError> {
-    OpenDevice::create(Path::new(path), size_bytes).map(drop).map_err(|e| open_error(Path::new(path), e))
+    // A device ends with a whole block; the pool uses the size that was asked for.
+    OpenDevice::create(Path::new(path), size_bytes.next_multiple_of(types::BLOCK_BYTES))
+        .map(drop)
+        .map_err(|e| open_error(Path::new(path), e))
 }
 
 /// Allocates what an SSD's file lacks of the first `size_bytes`, or refuses it.
@@ -178,7 +181,8 @@ fn is_file_of(pool: &PoolRecord, identity: (u64, u64)) -> Result<bool, ControlEr
     let blocking = opened.blocking().map_err(|e| plain(path, &e))?;
     let mut head = vec![0; HEAD_BYTES.min(usize::try_from(size_bytes).unwrap_or(HEAD_BYTES))];
     blocking.read_at(0, &mut head).map_err(|e| plain(path, &e))?;
-    let is_blank = pool.size_bytes == Some(size_bytes) && head.iter().all(|byte| *byte == 0);
+    let asked_bytes = pool.size_bytes.map(|bytes| bytes.next_multiple_of(types::BLOCK_BYTES));
+    let is_blank = asked_bytes == Some(size_bytes) && head.iter().all(|byte| *byte == 0);
     let superblock = engine::superblock::load(&mut runtime::SsdMedium(blocking));
     Ok(superblock.map_or(is_blank, |state| state.superblock.uuid == pool.uuid.0))
 }

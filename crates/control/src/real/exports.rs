@@ -19,9 +19,12 @@ use ublk::UblkExport;
 /// Name of the NBD socket in the export directory.
 const NBD_SOCKET: &str = "nbd.sock";
 /// Directory of the mounted files in the export directory.
-const MOUNTS: &str = "mounts";
+pub(super) const MOUNTS: &str = "mounts";
 /// Where stable names are made.
 pub(super) const STABLE_DIRECTORY: &str = "/dev/hearth";
+/// Names of files for TLS, as QEMU and libnbd have them: the authority's certificate, and its list of revoked ones.
+const AUTHORITY: &str = "ca-cert.pem";
+const REVOKED: &str = "ca-crl.pem";
 /// How long clients may take to leave: an answer in flight waits for the slowest device.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end of the daemon may wait until the page cache of a loop device is written back.
@@ -212,10 +215,10 @@ impl Machine {
         if let Some(tls) = &*tls {
             return Ok(tls.clone());
         }
-        let opened = nbd::Tls::open(&self.certificates).map_err(|error| ControlError::Export {
-            export: "nbd with TLS".into(),
-            problem: error.to_string(),
-            remedy: format!("make certificates in {} with `hearth pki init`, or put your own there", self.certificates.display()),
+        let opened = nbd::Tls::open(&self.certificates).map_err(|error| {
+            let problem = error.to_string();
+            let remedy = remedy_for_certificates(&problem, &self.certificates);
+            ControlError::Export { export: "nbd with TLS".into(), problem, remedy }
         })?;
         Ok(tls.insert(opened).clone())
     }
@@ -405,6 +408,19 @@ fn fuse_error(error: &FuseError) -> ControlError {
     }
 }
 
+/// What to do where the files for TLS cannot be used. `hearth pki init` never overwrites one, so it helps only where there are none.
+fn remedy_for_certificates(problem: &str, directory: &Path) -> String {
+    let list = directory.join(REVOKED);
+    let is_missing = |name: &str| directory.join(name).symlink_metadata().is_err();
+    if problem.starts_with(&list.display().to_string()) {
+        format!("write a new list of the authority to {}, or remove it if no certificate is revoked", list.display())
+    } else if is_missing(AUTHORITY) {
+        format!("make certificates in {} with `hearth pki init`, or put your own there", directory.display())
+    } else {
+        format!("put the right file there; or move all of {} away, and make new certificates with `hearth pki init`", directory.display())
+    }
+}
+
 fn nbd_error(error: &dyn std::fmt::Display) -> ControlError {
     ControlError::Export {
         export: "nbd".into(),
@@ -425,6 +441,16 @@ pub(super) fn directory_error(directory: &Path, error: &std::io::Error) -> Contr
 mod tests {
     use super::*;
     use crate::error::Kind;
+
+    #[test]
+    fn what_to_do_about_certificates_is_of_the_file_that_is_wrong() {
+        let place = tempfile::tempdir().expect("room");
+        let of = |name: &str| remedy_for_certificates(&format!("{}: it is wrong", place.path().join(name).display()), place.path());
+        assert!(of(AUTHORITY).contains("with `hearth pki init`, or put your own there"));
+        std::fs::write(place.path().join(AUTHORITY), "").expect("room");
+        assert!(of(REVOKED).starts_with("write a new list") && !of(REVOKED).contains("pki init"), "{}", of(REVOKED));
+        assert!(of("server-cert.pem").starts_with("put the right file there"));
+    }
 
     #[test]
     fn what_the_machine_lacks_is_no_failure_of_the_daemon() {

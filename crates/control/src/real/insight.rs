@@ -162,9 +162,10 @@ impl Reader {
             start_sector: self.start_sector,
             sectors: self.sectors,
             pages: PageVec::new(),
-            // What is cached is served, and nothing enters.
+            // What is cached is served, and nothing enters, whatever the policy of the place. The read is ours, no client's, and no part of
+            // a stream, as a gap of a warm-up is: it counts as an own read.
             bypass: Some(BypassReason::Stream),
-            wanted: false,
+            wanted: true,
             range: None,
         };
         self.asked = self.asked || cx.submit(&self.volume, request).is_ok();

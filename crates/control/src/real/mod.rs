@@ -331,6 +331,10 @@ impl DataPath for Machine {
         self.put_records(pool, content)
     }
 
+    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        self.put_records_at_rest(pool, content)
+    }
+
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {
         self.end_pool(pool, clean)
     }

@@ -6,7 +6,8 @@ use fuse::StableName;
 use std::path::Path;
 
 impl Machine {
-    /// See [`crate::datapath::DataPath::stable_name`]. No export is kept meanwhile: what is in the place of the name may hang.
+    /// See [`crate::datapath::DataPath::stable_name`]. No export is kept during the look: what is in the place of the name may hang. It is while
+    /// the name is made, so that it does not go meanwhile, nor another come in its place.
     pub(super) fn keep_stable_name(&self, volume: &str) -> Option<Result<String, String>> {
         let live = self.volume(volume).ok()?;
         let name = locked(&live.loop_export).as_ref().map(fuse::LoopExport::stable_name);
@@ -16,18 +17,26 @@ impl Machine {
             StableName::There(path) => return Some(Ok(path.display().to_string())),
             StableName::Missing(wanted) => wanted,
         };
-        let link = match wanted.make() {
-            Ok(link) => link,
-            Err(problem) => return Some(Err(problem)),
-        };
-        let path = link.path().display().to_string();
-        // An export that has gone meanwhile takes the link along.
-        match (&mut *locked(&live.loop_export), &mut *locked(&live.ublk_export)) {
-            (Some(export), _) if export.device_path() == wanted.target => export.set_link(link),
-            (_, Some(export)) if export.device_path() == wanted.target => export.set_link(link),
-            _ => return None,
+        if let Err(problem) = wanted.check() {
+            return Some(Err(problem));
         }
-        Some(Ok(path))
+        let shown = wanted.directory.join(&wanted.name).display().to_string();
+        // It may be another one by now, or have its name already.
+        let wants_it =
+            |name: StableName| matches!(name, StableName::Missing(now) if now.name == wanted.name && now.target == wanted.target);
+        if let Some(export) = locked(&live.loop_export).as_mut().filter(|export| wants_it(export.stable_name())) {
+            return Some(wanted.place().map(|link| {
+                export.set_link(link);
+                shown
+            }));
+        }
+        if let Some(export) = locked(&live.ublk_export).as_mut().filter(|export| wants_it(export.stable_name())) {
+            return Some(wanted.place().map(|link| {
+                export.set_link(link);
+                shown
+            }));
+        }
+        None
     }
 }
 

@@ -1,5 +1,6 @@
 //! Block devices of this very daemon, found below a path: what lies on one waits for the daemon, so the daemon must not wait for it.
 
+use super::exports::MOUNTS;
 use super::{Machine, devices, failed};
 use crate::error::{ControlError, Kind};
 use crate::state::VolumeRecord;
@@ -22,7 +23,7 @@ impl Machine {
 /// The volume of this daemon that a block device is, or is an initiator's disk of.
 fn volume_of(block: &BlockBelow, exports: &Path, volumes: &[VolumeRecord]) -> Option<String> {
     if let Some(file) = block.loop_file() {
-        if file.starts_with(exports) {
+        if is_mounted_for(&file, exports) {
             return Some(file.file_name()?.to_string_lossy().into_owned());
         }
         // Seen from another mount namespace the file has no name.
@@ -44,6 +45,11 @@ fn volume_of(block: &BlockBelow, exports: &Path, volumes: &[VolumeRecord]) -> Op
     volumes.iter().find(is_of).map(|volume| volume.name.clone())
 }
 
+/// Whether a file is what the daemon with that export directory mounts for a volume. Others may have theirs below it: a `hearth model` does.
+fn is_mounted_for(file: &Path, exports: &Path) -> bool {
+    file.parent() == Some(&exports.join(MOUNTS))
+}
+
 /// Whether a disk that calls itself so is the share of the volume of that UUID.
 fn is_share(wwid: &str, uuid: [u8; 16]) -> bool {
     let uuid_is = |text: &str| text.chars().filter(|c| *c != '-').eq(names::nvme_uuid(uuid).chars().filter(|c| *c != '-'));
@@ -63,7 +69,7 @@ pub fn check_own_place(what: &str, path: &Path, exports: &Path) -> Result<(), Co
     let mut is_it = |block: &BlockBelow| {
         let is_ours = match block.loop_file() {
             Some(file) => {
-                file.starts_with(exports) || file == Path::new("/") && fuse::waits_for_a_daemon(&Path::new("/dev").join(&block.name))
+                is_mounted_for(&file, exports) || file == Path::new("/") && fuse::waits_for_a_daemon(&Path::new("/dev").join(&block.name))
             }
             None => ublk::waits_for_a_daemon(&block.name),
         };
@@ -84,6 +90,16 @@ pub fn check_own_place(what: &str, path: &Path, exports: &Path) -> Result<(), Co
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A modelled disk has its own directory, in that of the daemon.
+    #[test]
+    fn what_a_model_mounts_is_no_volume_of_the_daemon() {
+        let exports = Path::new("/run/hearth");
+        assert!(is_mounted_for(Path::new("/run/hearth/mounts/data"), exports));
+        for other in ["/run/hearth/model-abf9cb0b/mounts/model", "/run/hearth/data", "/run/other/mounts/data", "/"] {
+            assert!(!is_mounted_for(Path::new(other), exports), "{other}");
+        }
+    }
 
     #[test]
     fn a_share_of_ours_is_known_by_what_it_calls_itself() {

@@ -1,20 +1,41 @@
 //! The copy of a pool's part of the state on its SSD: written while the pool runs, and read before it starts.
 
 use super::assembly::open_error;
-use super::{Machine, failed};
-use crate::error::ControlError;
+use super::{Machine, devices, failed};
+use crate::error::{ControlError, Kind};
 use crate::on_ssd::{self, Age, PoolCopy, Said};
 use crate::state::{PoolRecord, VolumeRecord};
+use device::Access;
 use engine::medium::Medium;
-use engine::records;
+use engine::{records, superblock};
 use format::Superblock;
 use format::records::PoolRecords;
+use runtime::SsdMedium;
 
 impl Machine {
     /// See [`crate::datapath::DataPath::write_records`].
     pub(super) fn put_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
         self.pool(&pool.name)?.with_medium(|medium| write(medium, pool, content))
     }
+}
+
+impl Machine {
+    /// See [`crate::datapath::DataPath::write_records_at_rest`].
+    pub(super) fn put_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
+        let medium = ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        write_at_rest(&mut SsdMedium(medium), pool, content)
+    }
+}
+
+/// Writes the copy on the SSD of a pool that has stopped in order, and that nobody has started since.
+pub(crate) fn write_at_rest(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+    let found = superblock::load(medium).map_err(|e| open_error(pool, e))?.superblock;
+    if found.uuid != pool.uuid.0 || found.session != pool.session || !found.clean {
+        let problem = "it is not as the pool was left".to_string();
+        return Err(ControlError::Device { path: pool.ssd.clone(), problem, remedy: String::new(), kind: Kind::Conflict });
+    }
+    write(medium, pool, content)
 }
 
 /// Writes the copy with the pool's serial.

@@ -245,6 +245,7 @@ impl Machine {
             return Err(failed(&format!("{} was opened read-only", record.backing), &remedy));
         }
         self.enter_volume(&pool, record)?;
+        protect_devices(&live, record.options.read_only)?;
         let ticket = self
             .runtime
             .set_options(&pool.handle, &live.reference, VolumeOptions::from(&record.options))
@@ -260,6 +261,17 @@ impl Machine {
             .map_err(|e| failed(&e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
+}
+
+/// The volume's block device refuses writes, or takes them, as the volume is about to: what opens or mounts it asks the device.
+fn protect_devices(live: &LiveVolume, read_only: bool) -> Result<(), ControlError> {
+    if live.reference.read_only() == read_only {
+        return Ok(());
+    }
+    let by_loop = locked(&live.loop_export).as_ref().map(|made| made.set_read_only(read_only));
+    let ublk = locked(&live.ublk_export).as_ref().map(UblkExport::handle);
+    let by_ublk = ublk.map(|device| device.set_read_only(read_only).map_err(|error| error.to_string()));
+    by_loop.into_iter().chain(by_ublk).collect::<Result<(), String>>().map_err(|problem| failed(&problem, ""))
 }
 
 /// Compares blocks of a backing device with what is known of them.

@@ -8,6 +8,8 @@
 //! Where a flush takes its time whatever it flushes, as over a network, a smaller batch is no shorter, and destage would come down to a
 //! block a flush. So a batch has at least some runs when nobody waits for the device, or writers wait for destage.
 
+use types::BLOCK_BYTES;
+
 /// Runs under way at most. A disk's own queue sorts 32 well (workload notes: 178 IOPS at depth 32 against 74 at 1); more gains little.
 const RUNS_IN_FLIGHT_MAX: u32 = 32;
 /// Runs of a batch at most: none larger pays.
@@ -16,6 +18,9 @@ const BATCH_RUNS_MAX: u32 = 4096;
 const CLIENTS_STAY_NS: u64 = 1_000_000_000;
 /// A rate limit may be used in advance for this long, so that sweeps are not chopped up.
 const BURST_NS: u64 = 250_000_000;
+/// With a rate limit, a run has what the limit allows in this time, or one block. A longer one would keep the limit in the long run only: each
+/// shard would begin with a run that takes it up for many seconds.
+const LIMITED_RUN_NS: u64 = 1_000_000_000;
 /// Beside clients, a batch may take this part of their latency goal, in percent. A read that comes at its start waits for all of it, and then takes
 /// its own time.
 const BESIDE_GOAL_PERCENT: u64 = 35;
@@ -27,6 +32,18 @@ const ALONE_GOAL_PERCENT: u64 = 200;
 const ALONE_RUNS_MIN: u32 = RUNS_IN_FLIGHT_MAX;
 /// The same beside clients while writers wait: what a hard disk writes within the goal (workload notes: 178 a second).
 const URGENT_RUNS_MIN: u32 = 8;
+
+/// The part of a volume's rate limit that each of `shards` keeps: together they keep the limit. Extents are spread evenly over the shards.
+pub fn part_of_rate(rate_bytes: u64, shards: u64) -> u64 {
+    (rate_bytes / shards).max(1)
+}
+
+/// Blocks of one run at most at this rate: one at least, so that a shard with a small part of the limit gets on, too.
+pub fn run_blocks_max(rate_bytes: Option<u64>) -> usize {
+    let Some(rate_bytes) = rate_bytes else { return usize::MAX };
+    let bytes = u128::from(rate_bytes) * u128::from(LIMITED_RUN_NS) / 1_000_000_000;
+    usize::try_from(bytes / u128::from(BLOCK_BYTES)).unwrap_or(usize::MAX).max(1)
+}
 
 /// How clients use a backing device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -282,6 +299,16 @@ mod tests {
             now_ns += GOAL;
         }
         assert!(pace.beside_runs < 4, "{}", pace.beside_runs);
+    }
+
+    #[test]
+    fn shards_divide_a_rate_and_a_small_part_is_a_block_at_least() {
+        assert_eq!(run_blocks_max(None), usize::MAX);
+        for (rate_bytes, shards, blocks) in [(1 << 20, 1, 256), (1 << 20, 16, 16), (1 << 20, 1000, 1), (1, 64, 1)] {
+            let part = part_of_rate(rate_bytes, shards);
+            assert!(part * shards <= rate_bytes.max(shards), "{shards} shards, {part} bytes each");
+            assert_eq!(run_blocks_max(Some(part)), blocks, "{rate_bytes} bytes over {shards} shards");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Putting blocks into index and RAM and taking them out, so that all counts stay together.
 
+use super::own_reads::is_own;
 use super::{CLEAN_HOLD_NS, RESERVE_SEGMENTS, Shard};
 use crate::index::{Slot, SlotMeta};
 use crate::key::Key;
@@ -192,12 +193,14 @@ impl Shard {
         }
     }
 
-    /// A request goes around the cache, or has to wait.
+    /// A request goes around the cache, or has to wait. Counted is what clients ask for.
     pub(super) fn turn_away(&mut self, id: OpId, reason: BypassReason) {
         let op = self.ops.get_mut(id);
         op.reason = Some(reason);
-        let key = op.first;
-        self.volume_of(key).stats.turn_away(reason);
+        let (key, own) = (op.first, is_own(&op.request));
+        if !own {
+            self.volume_of(key).stats.turn_away(reason);
+        }
     }
 
     /// A block that a request brought does not get a place on the SSD.

@@ -19,7 +19,7 @@ use super::singly::DestagePart;
 use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind};
 use crate::destage::dirty::DirtySet;
-use crate::destage::pace::{Pace, Pressure};
+use crate::destage::pace::{Pace, Pressure, part_of_rate, run_blocks_max};
 use crate::index::Slot;
 use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
@@ -319,7 +319,7 @@ impl Shard {
         let idle = !self.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
         let clients = backing.clients(options.latency_goal_ns);
         // What would be lost with the SSD goes home as fast as the device takes it.
-        let rate = options.destage_rate_bytes.filter(|_| !self.log.is_failed());
+        let rate = options.destage_rate_bytes.filter(|_| !self.log.is_failed()).map(|rate_bytes| part_of_rate(rate_bytes, shards));
         let depth_ns = options.write_cache_depth_ns;
         let overdue_ns = depth_ns.saturating_add(depth_ns / OVERDUE_ONE_IN);
         let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
@@ -362,6 +362,7 @@ impl Shard {
                 }
                 return;
             };
+            let count = count.min(run_blocks_max(rate));
             if !self.start_run(first, count) {
                 return;
             }

@@ -80,7 +80,7 @@ use commands::Commands;
 use destage::Destager;
 use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
-use own_reads::is_for_nobody;
+use own_reads::{is_for_nobody, is_own};
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
 use recompress::Recompression;
@@ -376,7 +376,7 @@ impl Shard {
                 volume.heat.note(request.start_sector);
             }
         }
-        if let Some(reason) = request.bypass {
+        if let Some(reason) = request.bypass.filter(|_| !is_own(request)) {
             volume.stats.turn_away(reason);
         }
     }

@@ -72,7 +72,8 @@ impl Shard {
         if self.ram.is_empty() || !reads_use_cache(volume.options.mode) {
             return false;
         }
-        let admission = if request.wanted { Admission::Always } else { volume.options.admission };
+        // A look, or a gap between what is wanted, proves nothing.
+        let admission = if request.wanted && request.bypass.is_none() { Admission::Always } else { volume.options.admission };
         let access = Access { write: false, request_blocks: blocks as u32, admission };
         let pages = if blocks == 1 {
             // Most are: without lists.

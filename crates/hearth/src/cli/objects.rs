@@ -68,7 +68,7 @@ pub struct ObjectList {
     /// Order: heat (bytes read), gain (hits that it brings; of one of these), size or name [default: heat]
     #[arg(long, value_name = "ORDER")]
     pub sort: Option<String>,
-    /// The first so many [default: 40]
+    /// The first so many [default: 40; 0 for all]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<u64>,
 }

@@ -58,9 +58,58 @@ pub fn manual(version: &str) -> String {
             write!(text, ".TP\n.B {}\n{about}\nValue: {range}. Default: {default}.\n", roff(key.name)).expect("a string takes all");
         }
     }
-    text += ".SH \"SEE ALSO\"\n.BR hearth (1),\n.BR hearth\\-serve (1),\n.BR hearth\\-config (1)\n";
-    text
+    text + AT_THE_END
 }
+
+/// What ends the page: a file, where files are, and what a check ends with.
+const AT_THE_END: &str = r#".SH EXAMPLES
+A file for four threads that do I/O, the API on a loopback address of TCP, and no watching of loads:
+.PP
+.nf
+reactors = 4
+[api]
+listen = "127.0.0.1:7420"
+[insight]
+enabled = false
+.fi
+.PP
+A file with every key to begin with, and the check after it was edited:
+.PP
+.nf
+$ hearth config default > /etc/hearth/hearth.toml
+$ hearth config check
+.fi
+.SH FILES
+.TP
+.I /etc/hearth/hearth.toml
+read if it is there, and neither
+.B \-\-config
+nor
+.B HEARTH_CONFIG
+names another one
+.TP
+.I /run/hearth/hearth.sock
+the daemon's socket for root, unless a key names another one
+.TP
+.I /var/lib/hearth
+the daemon's state directory for root, unless a key names another one
+.SH "EXIT STATUS"
+Of
+.BR "hearth config check" :
+.TP
+.B 0
+the file has no problem
+.TP
+.B 2
+it has problems, or cannot be read; each is told with its line and what to do
+.PP
+.B hearth serve
+ends with 2 as well if the file has problems.
+.SH "SEE ALSO"
+.BR hearth (1),
+.BR hearth\-serve (1),
+.BR hearth\-config (1)
+"#;
 
 /// Text of a manual page: hyphens and backslashes as they are, no line that begins with a request.
 fn roff(text: &str) -> String {
@@ -102,6 +151,15 @@ mod tests {
         assert_eq!(values.len(), KEYS.len(), "every key is there");
     }
 
+    /// The lines between `.nf` and `.fi`, unless they are commands.
+    #[test]
+    fn the_example_of_the_manual_is_a_good_file() {
+        let examples = AT_THE_END.split(".nf\n").skip(1).filter_map(|rest| rest.split(".fi\n").next());
+        let files: Vec<&str> = examples.filter(|text| !text.starts_with('$')).collect();
+        assert_eq!(files.len(), 1);
+        assert_eq!(parse(files[0]).1, []);
+    }
+
     fn uncomment(line: &str) -> String {
         let rest = line.strip_prefix('#').unwrap_or(line);
         if rest.starts_with(' ') { String::new() } else { rest.to_string() }
@@ -119,7 +177,10 @@ mod tests {
         for key in KEYS {
             assert!(manual.contains(&format!("\n.B {}\n", roff(key.name))), "{}", key.name);
         }
-        let known = [".TH", ".SH", ".TP", ".B ", ".BR"];
+        for section in [".SH EXAMPLES", ".SH FILES", ".SH \"EXIT STATUS\""] {
+            assert!(manual.contains(section), "{section}");
+        }
+        let known = [".TH", ".SH", ".TP", ".B ", ".BR", ".I ", ".PP", ".nf", ".fi"];
         let stray: Vec<_> = manual.lines().filter(|l| l.starts_with(['.', '\'']) && !known.iter().any(|k| l.starts_with(k))).collect();
         assert!(stray.is_empty(), "{stray:?}");
     }

@@ -1,4 +1,4 @@
-//! Comma-separated traces. Which layout it is follows from the first line that has one; a line before that is the header.
+//! Comma-separated traces. Which layout it is follows from the first line of a request. A first line without a number is the header.
 //!
 //! | layout | a line | units |
 //! |---|---|---|
@@ -91,12 +91,17 @@ fn is_write(field: &str, read: &str, write: &str) -> Result<bool, &'static str> 
     }
 }
 
+/// Whether a field is meant as a number, good or not: it begins as one.
+fn is_number(field: &str) -> bool {
+    field.trim().trim_start_matches(['"', '+', '-']).starts_with(|first: char| first.is_ascii_digit())
+}
+
 /// Reads the text.
 pub fn parse(bytes: &[u8]) -> Result<Vec<TraceRequest>, Invalid> {
     let mut lines = text(bytes, HEARTH)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
     let layout_of = |line: &str| Layout::of(&line.split(',').map(str::trim).collect::<Vec<_>>());
-    // The header, if there is one.
-    lines.next_if(|(_, line)| layout_of(line).is_none());
+    // A line with a number is a request, or was to be one: it is not passed over.
+    lines.next_if(|(_, line)| !line.split(',').any(is_number));
     let Some((index, first)) = lines.peek() else { return Ok(Vec::new()) };
     let layout = layout_of(first).ok_or(Invalid::line(*index, "no known layout", HEARTH))?;
     let mut disks = Disks::default();
@@ -164,6 +169,10 @@ mod tests {
         check("1,R,0,1\n\n1,R,0\n", 3, "too few fields", HEARTH);
         check("a,R,0,1,5\nb,R,0,1,5,6\n", 2, "too many fields", Layout::Alibaba.expected());
         check("1,2,3,2,5\n", 1, "neither a read nor a write", Layout::Tencent.expected());
-        check("1,h,0,Read,x,4096,5\n1,h,0,Read,x,4096,5\n", 2, "no known layout", HEARTH);
+        check("1,h,0,Read,x,4096,5\n1,h,0,Read,x,4096,5\n", 1, "no known layout", HEARTH);
+        // None of these is a header, and the next line would be a request.
+        for first in ["1,R,0", "1.5,R,0,4096", "-1,R,0,4096", "x,R,0,4096", "\"1\",\"R\",\"0\",\"1\""] {
+            check(&format!("{first}\n1,R,0,4096\n"), 1, "no known layout", HEARTH);
+        }
     }
 }

@@ -120,7 +120,7 @@ impl Manager {
         let found = if is_there { None } else { find() };
         let pool = &PoolRecord { ssd: found.unwrap_or_else(|| pool.ssd.clone()), ..pool.clone() };
         let is_begun = pool.on_blank_ssd == OnBlankSsd::Make && self.memory().state.disks_of(&pool.name).is_empty();
-        if !carries_it(&pool.ssd)? && !(is_begun && self.has_blank_ssd(pool)) {
+        if !(carries_it(&pool.ssd)? || is_begun && self.has_blank_ssd(pool)) {
             let remedy = format!("make its cache anew with `hearth pool replace {} --ssd {} --force`: its disks stay", pool.name, pool.ssd);
             let problem = "its cache was being made anew when hearth ended, and it does not carry this pool now".to_string();
             return Err(crate::manager::pools::device(&pool.ssd, problem, remedy, Kind::Conflict));

@@ -32,6 +32,8 @@ pub struct Device {
     pub records: Option<(u64, Vec<u8>)>,
     /// Of its latest start.
     pub session: u64,
+    /// The pool was stopped in order.
+    pub clean: bool,
     /// The number that the next volume gets, as the superblock has it.
     pub next_volume_id: u32,
     /// What it holds, if it is a backing device.
@@ -66,6 +68,7 @@ impl Inside {
         Ok(SsdContent {
             uuid: device.pool.unwrap_or_default(),
             session: device.session,
+            clean: device.clean,
             size_bytes: device.size_bytes,
             volumes: volumes.collect(),
             said: Said {

@@ -99,6 +99,10 @@ pub struct Inside {
     /// It cannot be made now.
     pub no_export: Option<Export>,
     pub disks: disks::Disks,
+    /// How the stable names of volumes are found to be.
+    pub stable_names: BTreeMap<String, Result<String, String>>,
+    /// Done once, while such a name is looked at.
+    pub at_name_look: Option<Box<dyn FnOnce() + Send>>,
     /// Files whose path leads to them no more, by the volume or the pool that uses them.
     pub strayed: BTreeMap<String, StrayedFile>,
     /// Paths that begin so lie on a volume of this daemon: which.

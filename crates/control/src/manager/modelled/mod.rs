@@ -394,6 +394,10 @@ impl DataPath for World {
         self.engine(|engine| records::write(engine.root.medium(), pool, content))?
     }
 
+    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        records::write_at_rest(&mut self.blocking(&pool.ssd), pool, content)
+    }
+
     fn stop_pool(&self, _pool: &str, clean: bool) -> Result<(), ControlError> {
         if locked(&self.running).engine.is_none() {
             return Ok(());
