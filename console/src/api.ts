@@ -128,6 +128,8 @@ export interface PoolView {
   problem: string | null;
   remedy: string | null;
   ssd: string;
+  /** What becomes of it when its SSD is blank at a start: "stop" or "make". */
+  on_blank_ssd: string;
   size_bytes: number;
   ram_bytes: number;
   cached_bytes: number | null;
@@ -192,10 +194,12 @@ export interface PoolCreate {
   ram_bytes?: number | null;
   content?: string | null;
   force?: boolean;
+  on_blank_ssd?: string | null;
 }
 
 export interface PoolSet {
   content?: string | null;
+  on_blank_ssd?: string | null;
 }
 
 export interface PoolReplace {
