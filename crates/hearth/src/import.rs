@@ -125,7 +125,7 @@ fn shown(found: &PoolFoundView) -> String {
         ("BACKING DEVICE", Align::Left),
     ];
     let row = |v: &VolumeFoundView| {
-        let place = v.backing.clone().unwrap_or_else(|| "not found".into());
+        let place = v.backing.clone().unwrap_or_else(|| "see below".into());
         let (dirty, cached) = (human::bytes(v.dirty_bytes), human::bytes(v.clean_bytes + v.dirty_bytes));
         vec![v.name.clone(), v.mode.name().into(), human::bytes(v.size_bytes), dirty, cached, place]
     };

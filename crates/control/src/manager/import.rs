@@ -258,10 +258,16 @@ impl Plan {
         let unknown = missing.iter().find(|(volume, _)| volume.backing.is_empty());
         let Some((volume, problem)) = unknown.or_else(|| missing.first().filter(|_| !import.missing_later)) else { return Ok(()) };
         let options: Vec<String> = missing.iter().map(|(volume, _)| format!("--backing {}=PATH", volume.name)).collect();
-        let later =
-            if unknown.is_some() { "" } else { ", or take such volumes in with --missing-later: each starts when its device is there" };
-        let remedy =
-            format!("connect it, or name it with `hearth pool import {} {}`{later}; nothing was changed", import.ssd, options.join(" "));
+        let later = if unknown.is_some() {
+            ""
+        } else {
+            ", or take such volumes in with --missing-later: each starts when its device is there and right"
+        };
+        let remedy = format!(
+            "connect the right device, or name it with `hearth pool import {} {}`{later}; nothing was changed",
+            import.ssd,
+            options.join(" ")
+        );
         Err(ControlError::BadCombination(format!("the volume \"{}\" cannot be served: {problem}", volume.name), remedy))
     }
 
