@@ -380,25 +380,29 @@ fn reactors_without_time_leave_dirty_blocks_where_they_are() {
     };
     until_clean();
 
-    // On each reactor somebody who takes a millisecond of its time, again and again.
+    // On each reactor somebody who takes nearly all of its time. Many milliseconds at once: on a machine with other work, what a thread waits for
+    // its processor after each turn looks like time to spare.
     let enough = Arc::new(AtomicBool::new(false));
     for _ in 0..2 {
         let asked = enough.clone();
         machine.runtime.add_endpoint(Box::new(Scripted(move |cx: &mut Context<'_>, wake| match wake {
             Wake::Timer(_) if asked.load(Ordering::Relaxed) => cx.close(),
             Wake::Start | Wake::Timer(_) => {
-                let end = Instant::now() + Duration::from_millis(1);
+                let end = Instant::now() + Duration::from_millis(50);
                 while Instant::now() < end {}
                 cx.set_timer(cx.now_ns() + 1, 0);
             }
             _ => {}
         })));
     }
-    std::thread::sleep(Duration::from_millis(400));
-    write_everywhere();
-    let written = dirty_bytes();
-    std::thread::sleep(Duration::from_secs(1));
-    assert_eq!((written, dirty_bytes()), (SIZE_SECTORS / 2048 * 4096, SIZE_SECTORS / 2048 * 4096));
+    // The reactors have to notice it first, and a busy machine may take their processors away: so it is tried until it holds once. Where nothing
+    // holds the blocks back, all of them go home in each second.
+    let stays = || {
+        write_everywhere();
+        std::thread::sleep(Duration::from_secs(1));
+        dirty_bytes() == SIZE_SECTORS / 2048 * 4096
+    };
+    assert!((0..30).any(|_| stays()), "dirty blocks went home while the reactors had no time");
     enough.store(true, Ordering::Relaxed);
     until_clean();
     machine.runtime.shutdown(PATIENCE).unwrap();
