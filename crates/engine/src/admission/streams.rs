@@ -25,8 +25,8 @@ const SLACK_SECTORS_MAX: u64 = 2048;
 const WRITE_SECTORS_MIN: u64 = 32;
 /// A stream that was flushed this often in a row is a log. Twice: a copy that ends with a flush is none.
 const LOG_FLUSHES_MIN: u8 = 2;
-/// A log may write this many times the cutoff before its next flush: a large transaction of a file system's journal.
-const LOG_CUTOFFS: u64 = 16;
+/// A log may write this many times the cutoff before its next flush; of what is more, the volume's credit decides (`bursts.rs`).
+const LOG_CUTOFFS: u64 = 8;
 /// A write of a log is not too large up to this length (1 MiB). A group commit of many connections is one write.
 pub const LOG_WRITE_SECTORS_MAX: u64 = 2048;
 
