@@ -25,8 +25,12 @@ def loop_in(lines):
 class Places:
     """A volume `v` and a bare disk `s` of one daemon, each as a loop device."""
 
-    def __init__(self, name):
-        self.daemon = Daemon(name)
+    def __init__(self, name, looks=True):
+        # Without looks, hearth reads nothing of the disk by itself: it does not ask what lies on the volume.
+        config = scratch(f"{name}.toml")
+        with open(config, "w") as file:
+            file.write(f"insight.enabled = {'true' if looks else 'false'}\n")
+        self.daemon = Daemon(name, "--config", config)
         run("truncate", "-s", f"{DISK_GIB}G", f"{self.daemon.place}/disk.img")
         made = self.daemon.volume(f"model:{MODEL}:{self.daemon.place}/disk.img", "--mode", "write-back", "--export", "loop", ssd_mib=SSD_MIB, ram="32MiB")
         self.volume = loop_in(made)
@@ -293,15 +297,15 @@ def of_engines(rows):
 
 def partial_blocks(rows):
     """XFS writes its log in pieces of 1.5 KiB, or 5 KiB with larger buffers: parts of blocks."""
-    places = Places("commits")
+    places = Places("commits", looks=False)
     write = ["--ioengine=psync", "--rw=write", "--fdatasync=1", "--size=96m"]
     whole = client(places.volume, "--bs=4k", *write, seconds=SECONDS)
     rows.append({"what": "4 KiB write + fdatasync", **whole})
     for size, what in ((1536, "1.5 KiB"), (5120, "5 KiB")):
-        before = places.daemon.stats()
+        before = places.daemon.stats()["backing_reads"]
         row = client(places.volume, f"--bs={size}", "--offset=1g", *write, seconds=SECONDS)
-        reads = places.daemon.stats()["backing_reads"] - before["backing_reads"]
-        rows.append({"what": f"{what} write + fdatasync, {reads} reads of the disk", **row, "p50_us_at_most": 1.5 * whole["p50_us"]})
+        most = {"p50_us_at_most": 1.5 * whole["p50_us"], "disk_reads_at_most": 0}
+        rows.append({"what": f"{what} write + fdatasync", **row, "disk_reads": places.daemon.stats()["backing_reads"] - before, **most})
     clean_up()
 
 
