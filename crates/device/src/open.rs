@@ -81,6 +81,16 @@ pub enum OpenError {
         /// Which device.
         path: PathBuf,
     },
+    /// A file that the daemon may not write where it lies; what a service manager keeps from it looks the same.
+    #[error(
+        "{} lies on a file system that is read-only for hearth: mount it writable; hearth.service may write files below /srv and /var/lib/hearth \
+         only: allow another directory with ReadWritePaths= (systemctl edit hearth, then restart it)",
+        path.display()
+    )]
+    ReadOnlyFileSystem {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Nothing in it.
     #[error("{} is empty: give it a size first (a file: truncate -s SIZE {})", path.display(), path.display())]
     Empty {
@@ -375,7 +385,7 @@ fn open_error(path: &Path, error: io::Error) -> OpenError {
         Some(libc::EBUSY) => OpenError::Busy { path: path_buf },
         Some(libc::EINVAL) => OpenError::NoDirectIo { path: path_buf },
         Some(libc::EACCES | libc::EPERM) => OpenError::Permission { path: path_buf },
-        Some(libc::EROFS) => OpenError::ReadOnlyDevice { path: path_buf },
+        Some(libc::EROFS) => OpenError::ReadOnlyFileSystem { path: path_buf },
         _ => system(path, "opened", error),
     }
 }

@@ -145,7 +145,7 @@ fn what_cannot_be_written_is_refused_to_a_writer_and_open_to_a_reader() {
     assert!(OpenDevice::open(&file, Access::ReadOnly).expect("a reader").is_writable().expect("known"));
     let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&mounted.point).status();
     assert!(remounted.is_ok_and(|status| status.success()), "it can be mounted read-only");
-    assert!(refused(&file).contains("is read-only: make it writable"), "{}", refused(&file));
+    assert!(refused(&file).contains("read-only for hearth: mount it writable"), "{}", refused(&file));
     assert!(!OpenDevice::open(&file, Access::ReadOnly).expect("a reader").is_writable().expect("known"));
     let other = directory.path().join("other.img");
     File::create(&other).and_then(|file| file.set_len(1 << 20)).expect("an image");

@@ -60,6 +60,7 @@ fn sentence(error: &clap::Error) -> String {
             format!("{argument}: \"{value}\" is not a value of it; use one of {valid}")
         }
         ErrorKind::ValueValidation => format!("{argument}: \"{value}\" {}", cause(error)),
+        ErrorKind::TooManyValues => format!("{argument} takes no value, and \"{value}\" is one; write {argument} alone"),
         ErrorKind::InvalidUtf8 => "a word is not valid UTF-8".into(),
         _ => first_line(error),
     }
@@ -126,6 +127,7 @@ mod tests {
                 &["serve", "--listen", "7420"],
                 "--listen <ADDRESS>: \"7420\" is not an address with a port; write for instance 127.0.0.1:7420",
             ),
+            (&["stats", "--watch=1"], "--watch takes no value, and \"1\" is one; write --watch alone"),
             (&["completions", "tcsh"], "<SHELL>: \"tcsh\" is not a value of it; use one of bash, zsh, fish"),
         ] {
             assert_eq!(said(line), sentence, "{line:?}");

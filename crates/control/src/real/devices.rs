@@ -196,7 +196,9 @@ pub(super) fn open(path: &str, access: Access) -> Result<OpenDevice, ControlErro
 pub(super) fn open_backing(spec: &DeviceSpec, read_only: bool) -> Result<OpenDevice, ControlError> {
     let path = spec.path();
     match OpenDevice::open(path, Access::ReadWrite) {
-        Err(OpenError::ReadOnlyDevice { .. } | OpenError::Permission { .. }) if read_only => open_path(path, Access::ReadOnly),
+        Err(OpenError::ReadOnlyDevice { .. } | OpenError::ReadOnlyFileSystem { .. } | OpenError::Permission { .. }) if read_only => {
+            open_path(path, Access::ReadOnly)
+        }
         other => other.map_err(|e| open_error(path, e)),
     }
 }

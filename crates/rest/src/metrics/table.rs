@@ -336,6 +336,13 @@ pub const METRICS: &[Metric] = &[
     )),
     volume("hearth_volume_backing_reads", "1", |s| count(s.backing_reads), "Reads of the backing device."),
     volume("hearth_volume_backing_read_bytes", "bytes", |s| count(s.backing_read_bytes), "Bytes of them."),
+    volume(
+        "hearth_volume_own_reads",
+        "1",
+        |s| count(s.own_reads),
+        "Reads of hearth's own (warm-up, preload, looks for applications); not among those of clients.",
+    ),
+    volume("hearth_volume_own_read_bytes", "bytes", |s| count(s.own_read_bytes), "Bytes of them."),
     volume("hearth_volume_backing_writes", "1", |s| count(s.backing_writes), "Writes of the backing device, destage included."),
     volume("hearth_volume_backing_written_bytes", "bytes", |s| count(s.backing_written_bytes), "Bytes of them."),
     volume("hearth_volume_backing_discards", "1", |s| count(s.backing_discards), "Discards of the backing device. They move no data."),
