@@ -60,9 +60,8 @@ impl PoolCopy {
     }
 
     /// The record of a volume as it is to be believed on an SSD of that session.
-    pub fn believed(&self, volume: &VolumeRecord, session: u64, is_clean: bool) -> VolumeRecord {
-        let holds = is_clean && self.stopped_session == Some(session);
-        if holds { volume.clone() } else { at_rest(volume.clone()) }
+    pub fn believed(&self, volume: &VolumeRecord, session: u64) -> VolumeRecord {
+        if self.stopped_session == Some(session) { volume.clone() } else { at_rest(volume.clone()) }
     }
 
     /// The content for the SSD: with as much of the volumes as there is room for.

@@ -87,6 +87,11 @@ impl SsdContent {
         copied || self.volumes.iter().any(|volume| volume.name == name) || self.disks.iter().any(|(_, disk, _)| disk == name)
     }
 
+    /// Whether the pool was stopped in order: it has a checkpoint, or its log was sealed and the copy of the state written after that.
+    pub fn stopped_in_order(&self) -> bool {
+        self.clean || self.copy().is_some_and(|copy| copy.stopped_session == Some(self.session))
+    }
+
     /// Dirty and clean bytes of a volume.
     pub fn counted(&self, id: u32) -> (u64, u64) {
         self.volumes.iter().find(|volume| volume.id == id).map_or((0, 0), |volume| (volume.dirty_bytes, volume.clean_bytes))
@@ -121,7 +126,7 @@ impl SsdContent {
                 warnings.push(told);
                 continue;
             }
-            let believed = self.copy().map_or_else(|| known.clone(), |copy| copy.believed(known, self.session, self.clean));
+            let believed = self.copy().map_or_else(|| known.clone(), |copy| copy.believed(known, self.session));
             volumes.push(VolumeRecord { phase: VolumePhase::Ready, ..believed });
         }
         let is_copied = |found: &VolumeOnSsd, volumes: &[VolumeRecord]| volumes.iter().any(|v| v.id == found.id || v.uuid == found.uuid);

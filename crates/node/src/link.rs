@@ -40,7 +40,7 @@ impl Link {
                 Err(format!("{path} leads to no device of a kind that hearth makes and was left alone: use {target} instead"))
             }
             Ok(_) if target_of_ours(&path).is_some_and(|device| is_anothers(&device)) => {
-                Err(format!("{} belongs to another running daemon: use {} instead", path.display(), target.display()))
+                Err(format!("{} belongs to another daemon: use {} instead", path.display(), target.display()))
             }
             _ => Ok(()),
         }
@@ -230,7 +230,7 @@ mod tests {
         wanted(false).check().expect("it is free");
         assert!(std::fs::symlink_metadata(&path).is_err());
         std::os::unix::fs::symlink("/dev/loop-of-old", &path).expect("a link");
-        assert!(wanted(true).check().expect_err("left alone").contains("another running daemon"));
+        assert!(wanted(true).check().expect_err("left alone").contains("another daemon"));
         wanted(false).check().expect("it is stale");
         assert_eq!(std::fs::read_link(&path).expect("a link"), Path::new("/dev/loop-of-old"));
         let link = wanted(false).place().expect("replaced");

@@ -4,7 +4,7 @@ use device::stack::{self, Stack};
 use device::system::SystemView;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// What uses the device of that number (`st_rdev`) and path, for a message: partitions, mounts, swap,
@@ -20,7 +20,8 @@ pub fn users_of(number: u64, device: &Path) -> Option<String> {
         let which = if path == device { String::new() } else { format!("{} ", path.display()) };
         format!("{which}open in {name}, process {pid}")
     });
-    let found: Vec<String> = stack.uses.iter().map(ToString::to_string).chain(opened).collect();
+    let shared = kernel_targets_on(number, Path::new(CONFIGFS));
+    let found: Vec<String> = stack.uses.iter().map(ToString::to_string).chain(opened).chain(shared).collect();
     if !found.is_empty() {
         return Some(found.join("; "));
     }
@@ -35,10 +36,93 @@ pub fn users_of(number: u64, device: &Path) -> Option<String> {
     }
 }
 
+/// Where the kernel's targets are set up.
+const CONFIGFS: &str = "/sys/kernel/config";
+
+/// Targets in the kernel that offer the device of that number to other machines. nvmet, and LIO with a file, have it open without a claim of their
+/// own and without a process.
+fn kernel_targets_on(number: u64, configfs: &Path) -> Vec<String> {
+    let text = |path: std::path::PathBuf| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let is_it = |path: &str| std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device() && facts.rdev() == number);
+    let mut found = Vec::new();
+    for subsystem in directories(&configfs.join("nvmet/subsystems")) {
+        for namespace in directories(&subsystem.join("namespaces")) {
+            if text(namespace.join("enable")) == "1" && is_it(&text(namespace.join("device_path"))) {
+                found.push(format!("namespace {} of the NVMe subsystem {} of this machine", name_of(&namespace), name_of(&subsystem)));
+            }
+        }
+    }
+    for adapter in directories(&configfs.join("target/core")) {
+        for backstore in directories(&adapter) {
+            let info = text(backstore.join("info"));
+            let mut words = info.split_whitespace();
+            let file = words.by_ref().find(|word| *word == "File:").and_then(|_| words.next()).unwrap_or_default().to_owned();
+            if [file, text(backstore.join("udev_path"))].iter().any(|path| is_it(path)) {
+                found.push(format!("the backstore {}/{} of LIO", name_of(&adapter), name_of(&backstore)));
+            }
+        }
+    }
+    found
+}
+
+fn directories(of: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// What stands on the device.
 ///
 /// # Errors
 /// If the kernel does not tell.
 pub fn stack_on(number: u64) -> io::Result<Stack> {
     stack::stack(number, &SystemView::default()).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{create_dir_all, read_dir, write};
+
+    #[test]
+    fn what_the_kernel_shares_has_a_user() {
+        let devices = read_dir("/dev").expect("devices").flatten().map(|entry| entry.path());
+        let Some(device) = devices.into_iter().find(|path| std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device()))
+        else {
+            return println!("skipped: there is no block device");
+        };
+        let number = std::fs::metadata(&device).expect("facts").rdev();
+        let tree = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| tree.path().join(path);
+        assert_eq!(kernel_targets_on(number, tree.path()), Vec::<String>::new());
+        let put = |path: &str, text: &str| {
+            create_dir_all(at(path).parent().expect("a parent")).and_then(|()| write(at(path), text)).expect("written");
+        };
+        let path = device.to_str().expect("text");
+        put("nvmet/subsystems/nqn.x/namespaces/1/device_path", &format!("{path}\n"));
+        put("nvmet/subsystems/nqn.x/namespaces/1/enable", "0\n");
+        put("nvmet/subsystems/nqn.x/namespaces/2/device_path", "/dev/null\n");
+        put("nvmet/subsystems/nqn.x/namespaces/2/enable", "1\n");
+        put("target/core/fileio_0/disk/info", "Status: DEACTIVATED  Max Queue Depth: 0\n  TCM FILEIO ID: 0  File: /dev/null  Size: 1\n");
+        put("target/core/alua/lu_gps/info", "");
+        assert_eq!(kernel_targets_on(number, tree.path()), Vec::<String>::new(), "none of them is it and on");
+        put("nvmet/subsystems/nqn.x/namespaces/1/enable", "1\n");
+        put(
+            "target/core/fileio_0/disk/info",
+            &format!("Status: ACTIVATED  Max Queue Depth: 0\n  TCM FILEIO ID: 0  File: {path}  Size: 1\n"),
+        );
+        put("target/core/iblock_1/other/udev_path", &format!("{path}\n"));
+        let expected = [
+            "namespace 1 of the NVMe subsystem nqn.x of this machine",
+            "the backstore fileio_0/disk of LIO",
+            "the backstore iblock_1/other of LIO",
+        ];
+        assert_eq!(kernel_targets_on(number, tree.path()), expected);
+        assert_eq!(kernel_targets_on(number + 1, tree.path()), Vec::<String>::new());
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::control::{self, Control, block_path, char_path};
 use crate::error::UblkError;
-use crate::left::{end, find, mark_of};
+use crate::left::{self, end, find, mark_of};
 use crate::queue::Queue;
 use crate::succession;
 use crate::support::{self, Probe};
@@ -72,6 +72,8 @@ pub struct UblkExport {
     nameless: Option<String>,
     warnings: Vec<String>,
     was_taken_over: bool,
+    /// It says more of its physical blocks than holds.
+    promises_too_much: bool,
     /// It was to go, whoever uses it.
     is_ending: bool,
     patience: Duration,
@@ -95,6 +97,11 @@ impl UblkExport {
                 false => Err(UblkError::unfit(info.number, "its content is another")),
             };
             match taken {
+                // Its physical blocks cannot be told anew. Without users the device can.
+                Ok(mut export) if export.promises_too_much => match export.stop(runtime) {
+                    Ok(lost) => warnings.extend(lost.map(|error| error.to_string())),
+                    Err(_) => made = Some(export),
+                },
                 Ok(export) => made = Some(export),
                 Err(error) if error.is_unfit() => {
                     warnings.push(format!("{error}: users of the old device get errors, and a new one is made"));
@@ -184,7 +191,9 @@ impl UblkExport {
         made.warnings.extend(late);
         let protected = made.handle().set_read_only(volume.read_only());
         made.warnings.extend(protected.err().map(|error| error.to_string()));
-        made.warnings.extend(too_much_promised(&known, volume, &made.path));
+        let too_much = too_much_promised(&known, volume, &made.path);
+        made.promises_too_much = too_much.is_some();
+        made.warnings.extend(too_much);
         if volume.size_bytes() > known.size_bytes {
             made.warnings.extend(made.handle().set_size(volume.size_bytes()).err().map(|error| error.to_string()));
         }
@@ -204,6 +213,7 @@ impl UblkExport {
             nameless: None,
             warnings: Vec::new(),
             was_taken_over,
+            promises_too_much: false,
             is_ending: false,
             patience: options.patience,
         }
@@ -211,8 +221,8 @@ impl UblkExport {
 
     fn wanted_name(&self) -> Option<Wanted> {
         let (directory, name) = self.wanted.clone()?;
-        let own = self.path.clone();
-        let is_anothers = Box::new(move |device: &Path| device != own && is_anothers(device));
+        let (own, mark) = (self.path.clone(), self.mark);
+        let is_anothers = Box::new(move |device: &Path| device != own && is_anothers(device, mark));
         Some(Wanted { directory, name, target: self.path.clone(), is_anothers })
     }
 
@@ -520,7 +530,7 @@ fn misfit(known: &Parameters, volume: &VolumeRef) -> Option<String> {
     None
 }
 
-/// A device that an earlier version has made says more of its physical blocks than holds. It cannot be told otherwise.
+/// A device that an earlier version has made, or over another disk, says more of its physical blocks than holds. It cannot be told otherwise.
 fn too_much_promised(known: &Parameters, volume: &VolumeRef, device: &Path) -> Option<String> {
     let (says, holds) = (known.physical_bytes, volume.physical_block_bytes());
     (says > holds).then(|| {
@@ -578,10 +588,14 @@ pub(crate) fn is_served_device(path: &Path) -> bool {
     look_at(path).map_or_else(|| is_there(path), |info| info.is_some_and(|info| control::is_served(&info)))
 }
 
-/// The same of another daemon than this one: a stable name that leads to another device of this process is stale, since numbers are given out
-/// again.
-fn is_anothers(path: &Path) -> bool {
-    let is_it = |info: DeviceInfo| control::is_served(&info) && !succession::is_served_here(&info);
+/// Whether the device at `path`, to which the stable name of the device with that mark leads, keeps it: another daemon serves it, or its users wait
+/// for the daemon which they had. Another device of this process does not, since numbers are given out again. One that waits may be another
+/// of this daemon, which it has not taken over yet: then the name comes a little later.
+fn is_anothers(path: &Path, mark: u64) -> bool {
+    let is_it = |info: DeviceInfo| match control::is_served(&info) {
+        true => !succession::is_served_here(&info),
+        false => left::is_marked(&info) && info.mark != mark,
+    };
     look_at(path).map_or_else(|| is_there(path), |info| info.is_some_and(is_it))
 }
 

@@ -17,6 +17,11 @@ pub(crate) fn mark_of(owner: u128) -> u64 {
     MAGIC | ((folded ^ folded >> 48) & ((1 << 48) - 1))
 }
 
+/// Whether it is a device of a volume of hearth's.
+pub(crate) fn is_marked(info: &DeviceInfo) -> bool {
+    info.mark >> 48 == MAGIC >> 48
+}
+
 /// A device that nobody serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Left {
@@ -63,14 +68,14 @@ pub fn is_of(device: &str, owner: u128) -> bool {
 /// Whether the block device of this kernel's name ("ublkb0") is one of a volume of hearth's, served or not.
 pub fn is_ours(device: &str) -> bool {
     let Some(number) = device.strip_prefix("ublkb").and_then(|number| number.parse().ok()) else { return false };
-    Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| info.mark >> 48 == MAGIC >> 48)
+    Control::open().and_then(|mut control| control.info(number)).is_ok_and(|info| is_marked(&info))
 }
 
 /// Whether the block device of this kernel's name is one of a volume of hearth's that nobody serves: its users wait for the daemon to come.
 pub fn waits_for_a_daemon(device: &str) -> bool {
     let Some(number) = device.strip_prefix("ublkb").and_then(|number| number.parse().ok()) else { return false };
     let info = Control::open().and_then(|mut control| control.info(number));
-    info.is_ok_and(|info| info.mark >> 48 == MAGIC >> 48 && !control::is_served(&info))
+    info.is_ok_and(|info| is_marked(&info) && !control::is_served(&info))
 }
 
 /// Ends a device that nobody serves: its users get errors.

@@ -189,20 +189,27 @@ fn bring_home(servers: &mut Servers, from: &(Engine, String), home: &str) {
     }
 }
 
-/// Leaves each file to one server: that which can start, or whose state was written last; where
-/// nothing tells, that with the shorter path.
+/// Leaves each file to one server: that which can start, or whose state was written last, or that
+/// has files which no other has (a copy made of links, beside a server that went on); where nothing
+/// tells, that with the shorter path.
 fn give_one_owner(servers: &mut Servers, clusters: &BTreeMap<String, Cluster>) {
-    let rank = |place: &str| {
+    let mut links: BTreeMap<u64, usize> = BTreeMap::new();
+    for file in servers.values().flatten() {
+        *links.entry(file.inode).or_default() += 1;
+    }
+    let own = |files: &[DataFile]| files.iter().filter(|file| file.inode != 0 && links[&file.inode] == 1).count();
+    let rank = |key: &(Engine, String)| {
+        let place = key.1.as_str();
         let cluster = clusters.get(place);
         let can_start = match cluster.and_then(|cluster| cluster.can_start) {
             Some(true) => 2,
             None => 1,
             Some(false) => 0,
         };
-        (can_start, cluster.map_or(0, |cluster| cluster.written_s), Reverse(place.len()))
+        (can_start, cluster.map_or(0, |cluster| cluster.written_s), own(&servers[key]), Reverse(place.len()))
     };
     let mut places: Vec<(Engine, String)> = servers.keys().cloned().collect();
-    places.sort_by_key(|(_, place)| Reverse(rank(place)));
+    places.sort_by_cached_key(|key| Reverse(rank(key)));
     let mut taken = BTreeSet::new();
     for key in places {
         if let Some(files) = servers.get_mut(&key) {
@@ -348,6 +355,15 @@ mod tests {
         // A copy by hard links whose original went on; and the other way round.
         assert_eq!(paths(&linked(control("14/global/pg_control", 2, 202_209_061, 100)))[0].len(), 2);
         assert_eq!(paths(&linked(control("14/global/pg_control", 2, 202_209_061, 300)))[0].len(), 3);
+        // Its state linked as well: the one that made files since went on.
+        let both = [
+            control("long/name/global/pg_control", 2, 202_209_061, 300),
+            file("long/name/base/5/16390", 77, b""),
+            file("long/name/base/5/16999", 78, b""),
+            control("short/global/pg_control", 2, 202_209_061, 300),
+            file("short/base/5/16390", 77, b""),
+        ];
+        assert_eq!(paths(&both).iter().map(Vec::len).collect::<Vec<_>>(), [3]);
         // Nothing tells: one has it all the same.
         let files = [file("srv/copy/shop/a.ibd", 9, b""), file("mysql/shop/a.ibd", 9, b"")];
         check(&files, &[("mysql", None, 1)]);

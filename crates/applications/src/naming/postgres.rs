@@ -154,9 +154,14 @@ impl Catalogue {
         self.mapped.get(oid).copied()
     }
 
+    /// A file has one name: that of a row that holds comes before that of one which was replaced. A rewrite of a table (`VACUUM FULL`, `CLUSTER`)
+    /// swaps files with a transient relation, and of that only the replaced row is left, with the new file.
     pub(super) fn names(&self) -> impl Iterator<Item = Name> + '_ {
         let owners = self.owners_of_toast();
-        self.relations.iter().filter_map(move |(oid, relation)| self.name(oid, relation, &owners))
+        let held: BTreeSet<u32> = self.relations.newest.iter().map(|(_, relation)| relation.file).filter(|file| *file != 0).collect();
+        let newest = |oid: u32| self.relations.newest.get(oid).is_some();
+        let all = self.relations.iter().filter(move |(oid, relation)| newest(*oid) || !held.contains(&relation.file));
+        all.filter_map(move |(oid, relation)| self.name(oid, relation, &owners))
     }
 
     /// Names of files that rows had before they were replaced, and that no other row has: a table is

@@ -5,8 +5,10 @@ use applications::{Engine, PageKind};
 use runtime::PageSeen;
 use types::ObjectId;
 
-/// Pages that must contradict the map before it is made anew.
+/// So many pages that contradict the map ask for a look at once.
 const PAGES_MIN: u64 = 16;
+/// Fewer do after so long: a small table has no more, and what made it is over by then.
+const FEW_MS: u64 = 10_000;
 /// Of so many of them the place is remembered: the first ones, and the latest.
 const PLACES_MAX: usize = PAGES_MIN as usize;
 /// A look that explains none of them makes the next one wait twice as long, up to so many times: they may lie in
@@ -30,6 +32,8 @@ impl Place {
 #[derive(Default, Debug)]
 pub struct Contradictions {
     count: u64,
+    /// When the first of them came.
+    since_ms: u64,
     /// Where the first and the latest of them lie, since the last look began, and what looks before have not explained.
     places: Vec<Place>,
     /// What the look under way is to explain, and how many pages that stands for.
@@ -43,7 +47,10 @@ pub struct Contradictions {
 
 impl Contradictions {
     /// A page lies at a byte of the volume where it does not belong, as far as is known.
-    pub fn add(&mut self, found: &Found, offset_bytes: u64) {
+    pub fn add(&mut self, found: &Found, offset_bytes: u64, now_ms: u64) {
+        if self.count == 0 {
+            self.since_ms = now_ms;
+        }
         self.count += 1;
         self.remember(Place { offset_bytes, known: found.at(offset_bytes) });
     }
@@ -59,9 +66,9 @@ impl Contradictions {
         self.places.push(place);
     }
 
-    /// Whether there are enough of them for a look.
-    pub fn ask(&self) -> bool {
-        self.count >= PAGES_MIN
+    /// Whether there are enough of them for a look, or have been some for long.
+    pub fn ask(&self, now_ms: u64) -> bool {
+        self.count >= PAGES_MIN || self.count > 0 && now_ms.saturating_sub(self.since_ms) >= FEW_MS
     }
 
     /// How long a look waits after the last one, of one that waits so long when looks find something.
@@ -188,11 +195,11 @@ mod tests {
     fn looks_that_explain_nothing_wait_longer_and_what_came_meanwhile_is_kept() {
         let (mut contradictions, before) = (Contradictions::default(), found(&[]));
         let contradict = |contradictions: &mut Contradictions, from: u64| {
-            (0..PAGES_MIN).for_each(|page| contradictions.add(&before, from + page * PAGE));
+            (0..PAGES_MIN).for_each(|page| contradictions.add(&before, from + page * PAGE, 0));
         };
         contradict(&mut contradictions, 4 << 20);
         for looks in 1..10 {
-            assert!(contradictions.ask());
+            assert!(contradictions.ask(0));
             contradictions.look_begins();
             contradict(&mut contradictions, 4 << 20);
             contradictions.looked(&before);
@@ -202,11 +209,24 @@ mod tests {
         contradictions.look_begins();
         contradict(&mut contradictions, 4 << 20);
         contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
-        assert!(!contradictions.ask() && contradictions.pause_ms(10) == 10);
+        assert!(!contradictions.ask(0) && contradictions.pause_ms(10) == 10);
         contradictions.look_begins();
         contradict(&mut contradictions, 8 << 20);
         contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
-        assert!(contradictions.ask() && contradictions.pause_ms(10) == 10);
+        assert!(contradictions.ask(0) && contradictions.pause_ms(10) == 10);
+    }
+
+    #[test]
+    fn few_pages_ask_when_nothing_more_comes() {
+        let (mut contradictions, before) = (Contradictions::default(), found(&[]));
+        contradictions.add(&before, 4 << 20, 5_000);
+        contradictions.add(&before, (4 << 20) + PAGE, 9_000);
+        assert!(!contradictions.ask(5_000 + FEW_MS - 1) && contradictions.ask(5_000 + FEW_MS));
+        contradictions.look_begins();
+        contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
+        assert!(!contradictions.ask(u64::MAX), "all is explained");
+        contradictions.add(&before, 8 << 20, 40_000);
+        assert!(!contradictions.ask(49_999) && contradictions.ask(50_000));
     }
 
     /// A table that is being filled: the look sees its first MiB, and most of its pages come while it is under way.
@@ -214,17 +234,17 @@ mod tests {
     fn a_file_that_grows_during_a_look_is_looked_at_again() {
         let (mut contradictions, before) = (Contradictions::default(), found(&[]));
         let grows = |contradictions: &mut Contradictions, pages: Range<u64>| {
-            pages.for_each(|page| contradictions.add(&before, (4 << 20) + page * PAGE));
+            pages.for_each(|page| contradictions.add(&before, (4 << 20) + page * PAGE, 0));
         };
         grows(&mut contradictions, 0..32);
         contradictions.look_begins();
         grows(&mut contradictions, 32..5000);
         contradictions.looked(&found(&[(4 << 20..5 << 20, 3)]));
-        assert!(contradictions.ask() && contradictions.pause_ms(10) == 10);
+        assert!(contradictions.ask(0) && contradictions.pause_ms(10) == 10);
         // All of it is found, and nothing is left to ask for.
         contradictions.look_begins();
         contradictions.looked(&found(&[(4 << 20..64 << 20, 3)]));
-        assert!(!contradictions.ask());
+        assert!(!contradictions.ask(0));
     }
 
     /// Two tables: the file system tells of the second one later. And pages that no look explains do not ask on and on.
@@ -232,18 +252,18 @@ mod tests {
     fn what_a_look_does_not_explain_is_asked_for_again_and_not_for_ever() {
         let (mut contradictions, before) = (Contradictions::default(), found(&[]));
         let first = found(&[(4 << 20..5 << 20, 3)]);
-        (0..2 * PAGES_MIN).for_each(|page| contradictions.add(&before, (4 << 20) + page * PAGE));
-        (0..2 * PAGES_MIN).for_each(|page| contradictions.add(&before, (8 << 20) + page * PAGE));
+        (0..2 * PAGES_MIN).for_each(|page| contradictions.add(&before, (4 << 20) + page * PAGE, 0));
+        (0..2 * PAGES_MIN).for_each(|page| contradictions.add(&before, (8 << 20) + page * PAGE, 0));
         contradictions.look_begins();
         contradictions.looked(&first);
         for looks in 1..=FRUITLESS_MAX {
-            assert!(contradictions.ask(), "the second table, after {looks} looks");
+            assert!(contradictions.ask(0), "the second table, after {looks} looks");
             contradictions.look_begins();
             contradictions.looked(&first);
             assert_eq!(contradictions.pause_ms(10), 10 << looks);
         }
-        assert!(!contradictions.ask(), "nothing new has come");
-        (0..PAGES_MIN).for_each(|page| contradictions.add(&first, (8 << 20) + page * PAGE));
-        assert!(contradictions.ask());
+        assert!(!contradictions.ask(0), "nothing new has come");
+        (0..PAGES_MIN).for_each(|page| contradictions.add(&first, (8 << 20) + page * PAGE, 0));
+        assert!(contradictions.ask(0));
     }
 }

@@ -177,7 +177,7 @@ impl Objects {
                 let age_ms = now_ms.saturating_sub(*at_ms);
                 let pause_ms = self.took_ms * (PAUSES_EARLY << self.hasty_looks.min(8)).min(PAUSES);
                 let stale_ms = self.contradictions.pause_ms(STALE_MS).min(AGED_MS).max(pause_ms.min(STALE_PAUSE_MS));
-                let is_stale = self.contradictions.ask() && age_ms >= stale_ms;
+                let is_stale = self.contradictions.ask(now_ms) && age_ms >= stale_ms;
                 let aged_ms = match self.early_looks {
                     0 => AGED_MS,
                     ..=REBUILT_LOOKS if self.found.as_ref().is_some_and(|found| found.is_rebuilding()) => STALE_MS,
@@ -268,15 +268,18 @@ impl Objects {
     pub fn learn(&mut self, sights: &[(Sight, u64)]) {
         self.used_ms = self.used_ms.max(sights.last().map_or(0, |(_, time_ms)| *time_ms));
         let Some(found) = &self.found else { return };
-        for (sight, _) in sights {
+        for (sight, time_ms) in sights {
             self.written |= sight.is_write;
             self.start_written |= sight.is_write && begins_at(found, sight.start_sector * SECTOR_BYTES);
             let Some(page) = sight.page.filter(|page| !page.is_log) else { continue };
-            let Some(engine) = engine_of(page.kind) else { continue };
             let offset_bytes = sight.start_sector * SECTOR_BYTES;
+            if page.kind == BLANK_PAGE && sight.is_write && found.at(offset_bytes).is_none() && is_extended(found, offset_bytes) {
+                self.contradictions.add(found, offset_bytes, *time_ms);
+            }
+            let Some(engine) = engine_of(page.kind) else { continue };
             if engine == Engine::Postgres {
                 if !self.contradictions.of_postgres(found, offset_bytes, &page) && is_looked_for(found, engine, offset_bytes) {
-                    self.contradictions.add(found, offset_bytes);
+                    self.contradictions.add(found, offset_bytes, *time_ms);
                 }
                 continue;
             }
@@ -284,7 +287,7 @@ impl Objects {
             let Some(owner) = found.owner_at(engine, page.object, offset_bytes).and_then(|id| found.object(id)) else {
                 // Where nothing is known to lie: a file grew, or was made.
                 if at.is_none() && page.object != 0 && is_looked_for(found, engine, offset_bytes) {
-                    self.contradictions.add(found, offset_bytes);
+                    self.contradictions.add(found, offset_bytes, *time_ms);
                 }
                 continue;
             };
@@ -295,7 +298,7 @@ impl Objects {
                 there.kind == ObjectKind::Table && (!is_mine || !found.knows(engine, page.object))
             });
             if at.is_none() || is_other {
-                self.contradictions.add(found, offset_bytes);
+                self.contradictions.add(found, offset_bytes, *time_ms);
             }
             if let Some(labels) = self.labels.as_mut().filter(|_| owner.within.is_some()) {
                 let bytes = offset_bytes..offset_bytes + (1 << page.size_log2.min(16));
@@ -489,6 +492,15 @@ fn begins_at(found: &Found, offset_bytes: u64) -> bool {
 fn is_looked_for(found: &Found, engine: Engine, offset_bytes: u64) -> bool {
     LOOKED_FOR.contains(&engine) && !found.blind.iter().any(|blind| blind.bytes.contains(&offset_bytes))
 }
+
+/// Whether a blank page there may be the new end of a file: PostgreSQL makes files longer by zeroes, long before it writes what belongs there.
+fn is_extended(found: &Found, offset_bytes: u64) -> bool {
+    found.applications.iter().any(|application| application.engine == Engine::Postgres)
+        && is_looked_for(found, Engine::Postgres, offset_bytes)
+}
+
+/// The kind of a page without a single bit, as the tap tells it; no engine's.
+pub const BLANK_PAGE: u16 = 1;
 
 /// The engine of a kind of page as the tap tells it: see [`crate::real`].
 pub(super) fn engine_of(kind: u16) -> Option<Engine> {

@@ -284,7 +284,7 @@ fn is_passing(class: StreamClass) -> bool {
 
 fn page_of(sight: &Sight) -> Option<PageAt> {
     // A page of a relation of PostgreSQL does not say whose it is: pages of all of them would be one chain.
-    let page = sight.page.filter(|page| page.is_log || engine_of(page.kind) != Some(Engine::Postgres))?;
+    let page = sight.page.filter(|page| page.is_log || engine_of(page.kind).is_some_and(|engine| engine != Engine::Postgres))?;
     let known = |number: u32| (number != u32::MAX).then_some(number);
     Some(PageAt {
         offset_bytes: sight.start_sector * SECTOR_BYTES,

@@ -27,6 +27,8 @@ pub(super) struct Connections {
     pub(super) told: BTreeMap<Of, Told>,
     /// Volumes to be looked at, as names of their servers may have come since the last look began.
     pub(super) looks_due: BTreeSet<String>,
+    /// Connected once more: sessions are asked for anew, as the file with the login may say something else.
+    pub(super) anew: BTreeSet<Of>,
     /// A thread asks for sessions.
     pub(super) is_asking: bool,
 }
@@ -80,6 +82,7 @@ impl Manager {
         })?;
         kept.ok_or_else(|| ControlError::Unknown { named: "volume", name: place.volume.clone() })?;
         let of = (place.volume.clone(), id);
+        self.connections().anew.insert(of.clone());
         self.connections().told.insert(of, Told { server: Some(told.server.clone()), ..Told::default() });
         self.events().note(Severity::Info, &place.volume, format!("connected to the {} of /{}", told.server.product, record.instance));
         self.watch_sessions();

@@ -112,7 +112,7 @@ fn a_look_at_a_stable_name_keeps_nobody_from_the_volume() {
     let manager = started(&world);
     must(&manager, create());
     must(&manager, add("v", super::tests::DISK, "write-back"));
-    let taken = "/dev/hearth/v belongs to another running daemon: use /dev/loop1 instead";
+    let taken = "/dev/hearth/v belongs to another daemon: use /dev/loop1 instead";
     world.inside().stable_names.insert("v".into(), Err(taken.into()));
     let meanwhile = manager.clone();
     world.inside().at_name_look = Some(Box::new(move || {

@@ -266,7 +266,8 @@ impl DataPath for World {
             return Err(ControlError::DataPath("the pool was given up".into(), String::new()));
         }
         let uuid = inside.running.remove(pool);
-        inside.devices.values_mut().filter(|device| device.pool == uuid).for_each(|device| device.clean = clean);
+        // As with packed blocks: the log is sealed, and there is no checkpoint.
+        inside.devices.values_mut().filter(|device| device.pool == uuid).for_each(|device| device.clean &= clean);
         inside.content.remove(pool);
         Ok(())
     }

@@ -301,7 +301,7 @@ impl Plan {
             host: host.filter(|host| !host.is_empty()),
             session: self.content.session,
             size_bytes: self.content.size_bytes,
-            stopped_clean: self.content.clean,
+            stopped_clean: self.content.stopped_in_order(),
             known_as: self.older.as_ref().map(|older| older.name.clone()),
             volumes: self.records.volumes.iter().zip(&self.problems).map(volume).collect(),
             disks: self.records.disks.iter().map(|disk| (disk.name.clone(), disk.size_bytes())).collect(),

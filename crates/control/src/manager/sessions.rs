@@ -74,7 +74,8 @@ impl Manager {
         let mut all: BTreeMap<Of, Asked> = BTreeMap::new();
         loop {
             let connected = self.connected();
-            all.retain(|of, asked| connected.get(of) == Some(&asked.record));
+            let anew = std::mem::take(&mut self.connections().anew);
+            all.retain(|of, asked| connected.get(of) == Some(&asked.record) && !anew.contains(of));
             let goes_on = !connected.is_empty() && !self.is_stopping();
             {
                 let mut connections = self.connections();

@@ -3,6 +3,7 @@
 use super::{Machine, failed, locked};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
+use crate::insight::objects::BLANK_PAGE;
 use crate::state::VolumeRecord;
 use applications::streams::PageAt;
 use applications::{Certainty, Engine, Native, Page};
@@ -41,8 +42,20 @@ impl Machine {
 
 /// What a page says of itself, by its first 4096 bytes, as far as it tells streams apart or what lies there.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
-    let page = applications::recognise(bytes).filter(|page| page.certainty >= Certainty::Likely)?;
     let none = u32::MAX;
+    let Some(page) = applications::recognise(bytes).filter(|page| page.certainty >= Certainty::Likely) else {
+        let blank = PageSeen {
+            object: 0,
+            page: none,
+            neighbours: (none, none),
+            kind: BLANK_PAGE,
+            level: 0,
+            is_leaf: false,
+            is_log: false,
+            size_log2: BLOCK_BYTES.ilog2() as u8,
+        };
+        return is_blank(bytes).then_some(blank);
+    };
     let seen = PageSeen {
         object: 0,
         page: page.number().unwrap_or(none),
@@ -66,6 +79,12 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
         is_log: at.log,
         ..seen
     })
+}
+
+/// Without a single bit. Most pages tell in their first bytes that they are not.
+fn is_blank(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks();
+    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
 /// The engine in the high byte, the kind of page in the low one.
@@ -218,6 +237,11 @@ mod tests {
         let seen = recognise(&page).expect("a page");
         assert_eq!((seen.object, seen.page, seen.kind, seen.size_log2), (0, u32::MAX, 2 << 8, 13));
         assert!(!seen.is_leaf && !seen.is_log, "of no chain");
-        assert_eq!(recognise(&[0; 4096]), None);
+        assert_eq!(recognise(&[0; 4096]).map(|seen| seen.kind), Some(BLANK_PAGE));
+        for at in [0, 15, 16, 4095] {
+            let mut other = [0; 4096];
+            other[at] = 1;
+            assert_eq!(recognise(&other), None, "{at}");
+        }
     }
 }

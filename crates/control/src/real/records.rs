@@ -28,10 +28,11 @@ impl Machine {
     }
 }
 
-/// Writes the copy on the SSD of a pool that has stopped in order, and that nobody has started since.
+/// Writes the copy on the SSD of a pool that has stopped in order, and that nobody has started since: its session says so. A pool with packed blocks
+/// leaves no checkpoint, so the mark of one does not count.
 pub(crate) fn write_at_rest(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
     let found = superblock::load(medium).map_err(|e| open_error(pool, e))?.superblock;
-    if found.uuid != pool.uuid.0 || found.session != pool.session || !found.clean {
+    if found.uuid != pool.uuid.0 || found.session != pool.session {
         let problem = "it is not as the pool was left".to_string();
         return Err(ControlError::Device { path: pool.ssd.clone(), problem, remedy: String::new(), kind: Kind::Conflict });
     }

@@ -121,6 +121,23 @@ fn the_file_of_a_table_that_is_rewritten_keeps_its_name() {
     assert_eq!(told(dictionary.postgres_names_before()), expected(&[]));
 }
 
+/// `VACUUM FULL`, `CLUSTER` and `ALTER TYPE` write a transient relation, swap its file with that of the table, and delete its row.
+#[test]
+fn a_table_that_was_rewritten_has_its_own_name() {
+    let transient = row(16_900, "pg_temp_16500", Some((0, 4)));
+    let rows = [
+        row(16_500, "orders", Some((0, 3))),
+        transient.clone(),
+        Row { file: 16_900, ..row(16_500, "orders", None) },
+        Row { file: 16_500, next: Some((0, 4)), ..transient },
+    ];
+    assert_eq!(names(&[page(0, 1, &rows)]), expected(&[(16_900, "orders")]));
+    // The table's new row on another page.
+    let pages =
+        [page(0, 1, &[row(16_500, "orders", Some((1, 1))), rows[1].clone(), rows[0].clone(), rows[3].clone()]), page(1, 2, &rows[2..3])];
+    assert_eq!(names(&pages), expected(&[(16_900, "orders")]));
+}
+
 #[test]
 fn temporary_tables_name_no_file_of_another() {
     let temporary = Row { file: 16_500, persistence: b't', ..row(17_000, "scratch", None) };

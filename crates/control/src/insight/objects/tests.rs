@@ -1,6 +1,7 @@
 //! When objects are looked for, how uses are counted, and what is given of them.
 
 use super::*;
+use applications::discovery::Evidence;
 
 fn looked(objects: &mut Objects, began_ms: u64, end_ms: u64) {
     objects.set_looked(Looked::Now, began_ms);
@@ -26,7 +27,7 @@ fn a_look_is_due_when_something_changed_and_has_a_part_of_the_time_only() {
 #[test]
 fn what_pages_contradict_is_looked_at_again_at_once_but_not_on_and_on() {
     let mut objects = Objects::default();
-    let strange = |objects: &mut Objects| (0..16).for_each(|page| objects.contradictions.add(&Found::default(), page * 8192));
+    let strange = |objects: &mut Objects| (0..16).for_each(|page| objects.contradictions.add(&Found::default(), page * 8192, 0));
     looked(&mut objects, AGED_MS, AGED_MS + 8_000);
     let mut end_ms = AGED_MS + 8_000;
     for pause_ms in [16_000, 20_000, 20_000, 20_000] {
@@ -54,7 +55,7 @@ fn a_long_look_is_followed_soon_where_pages_contradict_it() {
     }
     objects.written = true;
     assert!(!objects.is_due(end_ms + AGED_MS), "it took 99 seconds");
-    (0..16).for_each(|page| objects.contradictions.add(&Found::default(), page * 8192));
+    (0..16).for_each(|page| objects.contradictions.add(&Found::default(), page * 8192, 0));
     assert!(!objects.is_due(end_ms + STALE_PAUSE_MS - 1) && objects.is_due(end_ms + STALE_PAUSE_MS));
 }
 
@@ -86,6 +87,45 @@ fn pages_where_nothing_is_known_ask_for_a_look_of_every_engine() {
     assert_eq!(due_after_ms(innodb, 0, false), Some(AGED_MS), "it does not say whose it is");
     assert_eq!(due_after_ms(postgres, 0, true), Some(AGED_MS), "no look finds files there");
     assert_eq!(due_after_ms(oracle, 7, false), Some(AGED_MS), "no look finds files of it");
+}
+
+/// PostgreSQL makes a file longer by zeroes, minutes before a checkpoint writes its pages.
+#[test]
+fn zeroes_where_nothing_is_known_ask_for_a_look_beside_a_postgresql() {
+    let is_due = |engine: Engine, is_write: bool| {
+        let mut objects = Objects::default();
+        objects.set_looked(Looked::Now, 0);
+        let mut found = Found::default();
+        found.applications.push(Application {
+            id: applications::discovery::ApplicationId(1),
+            engine,
+            instance: None,
+            start_bytes: 0,
+            file_system: [0; 16],
+            version: None,
+            evidence: Evidence::default(),
+        });
+        objects.set_found(Arc::new(found), 1 << 40);
+        objects.set_looked(Looked::At(0), 0);
+        let (none, kind) = (u32::MAX, BLANK_PAGE);
+        let page = runtime::PageSeen {
+            object: 0,
+            page: none,
+            neighbours: (none, none),
+            kind,
+            level: 0,
+            is_leaf: false,
+            is_log: false,
+            size_log2: 12,
+        };
+        let sight =
+            Sight { volume: 0, time_ms: 0, start_sector: 1 << 20, sectors: 128, is_write, sequential: false, client: 0, page: Some(page) };
+        objects.learn(&[(sight, 0)]);
+        objects.is_due(STALE_MS)
+    };
+    assert!(is_due(Engine::Postgres, true));
+    assert!(!is_due(Engine::Postgres, false), "what is read was there before");
+    assert!(!is_due(Engine::Innodb, true), "its pages say whose they are");
 }
 
 #[test]
