@@ -20,7 +20,8 @@ pub fn users_of(number: u64, device: &Path) -> Option<String> {
         let which = if path == device { String::new() } else { format!("{} ", path.display()) };
         format!("{which}open in {name}, process {pid}")
     });
-    let shared = kernel_targets_on(number, Path::new(CONFIGFS));
+    let numbers: Vec<u64> = stack.devices.iter().map(|(number, _)| *number).chain([number]).collect();
+    let shared = kernel_targets_on(&numbers, Path::new(CONFIGFS));
     let found: Vec<String> = stack.uses.iter().map(ToString::to_string).chain(opened).chain(shared).collect();
     if !found.is_empty() {
         return Some(found.join("; "));
@@ -39,11 +40,12 @@ pub fn users_of(number: u64, device: &Path) -> Option<String> {
 /// Where the kernel's targets are set up.
 const CONFIGFS: &str = "/sys/kernel/config";
 
-/// Targets in the kernel that offer the device of that number to other machines. nvmet, and LIO with a file, have it open without a claim of their
-/// own and without a process.
-fn kernel_targets_on(number: u64, configfs: &Path) -> Vec<String> {
+/// Targets in the kernel that offer one of the devices of those numbers to other machines. nvmet, and LIO with a file, have it open without a claim
+/// of their own and without a process.
+fn kernel_targets_on(numbers: &[u64], configfs: &Path) -> Vec<String> {
     let text = |path: std::path::PathBuf| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
-    let is_it = |path: &str| std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device() && facts.rdev() == number);
+    let is_it =
+        |path: &str| std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device() && numbers.contains(&facts.rdev()));
     let mut found = Vec::new();
     for subsystem in directories(&configfs.join("nvmet/subsystems")) {
         for namespace in directories(&subsystem.join("namespaces")) {
@@ -55,9 +57,11 @@ fn kernel_targets_on(number: u64, configfs: &Path) -> Vec<String> {
     for adapter in directories(&configfs.join("target/core")) {
         for backstore in directories(&adapter) {
             let info = text(backstore.join("info"));
-            let mut words = info.split_whitespace();
-            let file = words.by_ref().find(|word| *word == "File:").and_then(|_| words.next()).unwrap_or_default().to_owned();
-            if [file, text(backstore.join("udev_path"))].iter().any(|path| is_it(path)) {
+            let named =
+                |key: &str| info.split_once(key).and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or_default().to_owned();
+            let paths = [named("File:"), named("UDEV PATH:"), text(backstore.join("udev_path"))];
+            // One that was never switched on has nothing open.
+            if text(backstore.join("enable")) != "0" && paths.iter().any(|path| is_it(path)) {
                 found.push(format!("the backstore {}/{} of LIO", name_of(&adapter), name_of(&backstore)));
             }
         }
@@ -99,7 +103,7 @@ mod tests {
         let number = std::fs::metadata(&device).expect("facts").rdev();
         let tree = tempfile::tempdir().expect("a directory");
         let at = |path: &str| tree.path().join(path);
-        assert_eq!(kernel_targets_on(number, tree.path()), Vec::<String>::new());
+        assert_eq!(kernel_targets_on(&[1, number], tree.path()), Vec::<String>::new());
         let put = |path: &str, text: &str| {
             create_dir_all(at(path).parent().expect("a parent")).and_then(|()| write(at(path), text)).expect("written");
         };
@@ -109,20 +113,25 @@ mod tests {
         put("nvmet/subsystems/nqn.x/namespaces/2/device_path", "/dev/null\n");
         put("nvmet/subsystems/nqn.x/namespaces/2/enable", "1\n");
         put("target/core/fileio_0/disk/info", "Status: DEACTIVATED  Max Queue Depth: 0\n  TCM FILEIO ID: 0  File: /dev/null  Size: 1\n");
+        put("target/core/fileio_0/off/info", &format!("Status: DEACTIVATED  File: {path}  Size: 1\n"));
+        put("target/core/fileio_0/off/enable", "0\n");
         put("target/core/alua/lu_gps/info", "");
-        assert_eq!(kernel_targets_on(number, tree.path()), Vec::<String>::new(), "none of them is it and on");
+        assert_eq!(kernel_targets_on(&[1, number], tree.path()), Vec::<String>::new(), "none of them is it and on");
         put("nvmet/subsystems/nqn.x/namespaces/1/enable", "1\n");
         put(
             "target/core/fileio_0/disk/info",
             &format!("Status: ACTIVATED  Max Queue Depth: 0\n  TCM FILEIO ID: 0  File: {path}  Size: 1\n"),
         );
         put("target/core/iblock_1/other/udev_path", &format!("{path}\n"));
+        put("target/core/iblock_2/third/info", &format!("Status: DEACTIVATED\n  iBlock device: ublkb0  UDEV PATH: {path}  readonly: 0\n"));
+        put("target/core/iblock_2/third/enable", "1\n");
         let expected = [
             "namespace 1 of the NVMe subsystem nqn.x of this machine",
             "the backstore fileio_0/disk of LIO",
             "the backstore iblock_1/other of LIO",
+            "the backstore iblock_2/third of LIO",
         ];
-        assert_eq!(kernel_targets_on(number, tree.path()), expected);
-        assert_eq!(kernel_targets_on(number + 1, tree.path()), Vec::<String>::new());
+        assert_eq!(kernel_targets_on(&[1, number], tree.path()), expected);
+        assert_eq!(kernel_targets_on(&[number + 1], tree.path()), Vec::<String>::new());
     }
 }
