@@ -20,7 +20,7 @@ pub struct VolumeApplications {
     pub complete: bool,
     /// Parts of the volume where nothing has a name, and why.
     pub blind: Vec<BlindView>,
-    /// Share of the blocks used since counting began that belong to nothing known, in percent; absent: nothing was used.
+    /// Share of the blocks used since counting began that belong to nothing known, in percent; absent: less than 16 MiB was used.
     pub unknown_percent: Option<f64>,
     /// The applications.
     pub applications: Vec<ApplicationView>,

@@ -402,6 +402,9 @@ fn hundredths(share: f64) -> f64 {
     (share * 10_000.0).round() / 100.0
 }
 
+/// A part of fewer blocks says nothing: while nobody works, all that is written is a file system's journal (16 MiB).
+const PART_FROM_BLOCKS: f64 = 4096.0;
+
 fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
     let (state, problem, age_ms) = match objects.looked() {
         Looked::Never => ("waiting", None, None),
@@ -442,7 +445,7 @@ fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
         looked_at_bytes: if *objects.looked() == Looked::Now { objects.looking_bytes() } else { found.map_or(0, |found| found.bytes_read) },
         complete: found.is_some_and(|found| found.complete),
         blind: blind.collect(),
-        unknown_percent: (used(all) > 0.0).then(|| (used(unknown) / used(all) * 1000.0).round() / 10.0),
+        unknown_percent: (used(all) >= PART_FROM_BLOCKS).then(|| (used(unknown) / used(all) * 1000.0).round() / 10.0),
         applications: found.map_or_else(Vec::new, |found| found.applications.iter().map(|one| application(found, one)).collect()),
     }
 }
