@@ -100,7 +100,11 @@ impl UblkExport {
                 // Its physical blocks cannot be told anew. Without users the device can.
                 Ok(mut export) if export.promises_too_much => match export.stop(runtime) {
                     Ok(lost) => warnings.extend(lost.map(|error| error.to_string())),
-                    Err(_) => made = Some(export),
+                    Err(UblkError::InUse { .. }) => made = Some(export),
+                    Err(error) => {
+                        warnings.push(error.to_string());
+                        made = Some(export);
+                    }
                 },
                 Ok(export) => made = Some(export),
                 Err(error) if error.is_unfit() => {
