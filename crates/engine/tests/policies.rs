@@ -319,6 +319,26 @@ fn a_warm_up_pushes_nothing_out_of_ram() {
     assert!(count(Outcome::SsdHit) >= 200 - RAM_BLOCKS as usize, "{outcomes:?}");
 }
 
+/// A warm-up names what is used least first: what it reads last is in RAM, until a client has asked for what would leave.
+#[test]
+fn what_a_warm_up_reads_last_is_in_ram() {
+    const RAM_BLOCKS: u64 = 64;
+    let mut rig = Rig::new(RAM_BLOCKS, options(Mode::WriteThrough));
+    let (cold, hot) = (500..700, 0..RAM_BLOCKS / 2);
+    cold.chain(hot.clone()).for_each(|block| assert_eq!(rig.warm(block), Outcome::Miss));
+    rig.settle();
+    for block in hot.clone() {
+        assert_eq!(rig.read(block), Outcome::RamHit, "block {block} was read last");
+    }
+    // The others make way for new ones, then those that the client has read are the oldest: no more of them leave.
+    (1000..1200).for_each(|block| assert_eq!(rig.warm(block), Outcome::Miss));
+    rig.settle();
+    for block in hot {
+        assert_eq!(rig.read(block), Outcome::RamHit, "block {block} is in use");
+    }
+    assert_ne!(rig.read(1199), Outcome::Miss, "it is on the SSD");
+}
+
 #[test]
 fn destage_makes_way_for_clients_and_not_for_what_hearth_reads_itself() {
     let dirty_bytes_beside = |bypass| {

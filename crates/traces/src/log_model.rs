@@ -233,7 +233,7 @@ impl Cache for LogModel {
     fn access(&mut self, access: BlockAccess) -> bool {
         let BlockAccess { block, write } = access;
         let place = self.place(block);
-        let touch = Access { write, request_blocks: 1, admission: self.config.admission };
+        let touch = Access { write, request_blocks: 1, admission: self.config.admission, own: false };
         let advice = self.policy.on_access(u64::from(block), place, touch);
         match (&mut self.states[block as usize], advice.enter) {
             (State::Ssd { heat, .. }, _) if !write || self.config.overwrite == Overwrite::InPlace => {

@@ -113,6 +113,8 @@ pub struct Access {
     pub request_blocks: u32,
     /// The volume's rule of admission. `Always`: the block's next leaving from RAM is to the SSD.
     pub admission: Admission,
+    /// By hearth itself, as in a warm-up: no client has asked for the block.
+    pub own: bool,
 }
 
 /// What a block brings with it when it enters RAM; from [`Advice`] to [`Policy::ram_insert`].
@@ -128,6 +130,8 @@ pub struct Arrival {
     pub(crate) copy: bool,
     /// It was in RAM a moment ago and is only overwritten.
     pub(crate) restored: bool,
+    /// No client has asked for it.
+    pub(crate) own: bool,
 }
 
 impl Arrival {
@@ -220,21 +224,21 @@ impl Policy {
         let always = access.admission == Admission::Always;
         match place {
             Place::Ram(slot) => {
-                self.ram.touch(slot, always);
+                self.ram.touch(slot, always, access.own);
                 Advice { heat: Heat::default(), enter: None, ghost_hit: false }
             }
             Place::Ssd { heat, .. } => {
                 let heat = heat.touched(&mut self.chance);
                 let enters = access.write || self.ram.has_room() || self.sampler.takes(key);
-                let enter =
-                    enters.then_some(Arrival { frequency: heat.frequency(), proven: true, returned: false, copy: false, restored: false });
-                Advice { heat, enter, ghost_hit: false }
+                let arrival =
+                    Arrival { frequency: heat.frequency(), proven: true, returned: false, copy: false, restored: false, own: access.own };
+                Advice { heat, enter: enters.then_some(arrival), ghost_hit: false }
             }
-            Place::Absent => self.on_absent(key, always),
+            Place::Absent => self.on_absent(key, always, access.own),
         }
     }
 
-    fn on_absent(&mut self, key: u64, always: bool) -> Advice {
+    fn on_absent(&mut self, key: u64, always: bool, own: bool) -> Advice {
         if let Some(entry) = self.ram.take_removed(key) {
             let arrival = Arrival {
                 frequency: entry.frequency,
@@ -242,12 +246,13 @@ impl Policy {
                 returned: entry.returned,
                 copy: false,
                 restored: true,
+                own: entry.own && own,
             };
             return Advice { heat: Heat::default(), enter: Some(arrival), ghost_hit: false };
         }
         let remembered = self.ghost.take(key);
         let frequency = (remembered.unwrap_or(0) + 1).min(FREQUENCY_MAX);
-        let arrival = Arrival { frequency, proven: always, returned: remembered.is_some(), copy: false, restored: false };
+        let arrival = Arrival { frequency, proven: always, returned: remembered.is_some(), copy: false, restored: false, own };
         Advice { heat: Heat::default(), enter: Some(arrival), ghost_hit: remembered.is_some() }
     }
 
@@ -268,6 +273,12 @@ impl Policy {
         let verdict =
             if victim.copy { Verdict::DropCopy } else { self.leaves_ram(victim.key, victim.frequency, victim.proven || victim.returned) };
         Some(RamVictim { key: victim.key, verdict })
+    }
+
+    /// Whether a block that no client has asked for may enter RAM: where there is room, and where the
+    /// block that would leave for it is one that no client has asked for either.
+    pub fn ram_has_room_for_own(&self) -> bool {
+        self.ram.has_room() || self.ram.next_is_own()
     }
 
     /// What becomes of a block that is not put into RAM, where another would have to leave for it.
@@ -293,7 +304,7 @@ impl Policy {
             Verdict::Forget | Verdict::DropCopy => (false, 1),
         };
         let copy = copy || victim.verdict == Verdict::DropCopy;
-        self.ram.insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false })
+        self.ram.insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false, own: false })
     }
 
     /// A page in RAM that is being appended to the log, or was invalidated there: from now on its newest version is

@@ -54,6 +54,8 @@ pub(crate) struct RamEntry {
     pub(crate) returned: bool,
     /// See [`Arrival`].
     pub(crate) copy: bool,
+    /// No client has asked for it so far.
+    pub(crate) own: bool,
     /// Whether the slot is linked; guards against a caller's stale slot.
     used: bool,
 }
@@ -108,6 +110,7 @@ impl RamQueue {
             proven: arrival.proven,
             returned: arrival.returned,
             copy: arrival.copy,
+            own: arrival.own,
             used: true,
         };
         let index = if self.free == NONE {
@@ -123,11 +126,12 @@ impl RamQueue {
         RamSlot(index)
     }
 
-    /// The block was used again.
+    /// The block was used again, by a client unless it is `own`.
     #[inline]
-    pub(crate) fn touch(&mut self, slot: RamSlot, proven: bool) {
+    pub(crate) fn touch(&mut self, slot: RamSlot, proven: bool, own: bool) {
         let entry = self.entry(slot);
         entry.proven |= proven;
+        entry.own &= own;
         let copy = entry.copy;
         let queue = self.queue(copy);
         queue.uses += 1;
@@ -148,7 +152,7 @@ impl RamQueue {
 
     /// Takes the least recently used block of the class that is worth less out.
     pub(crate) fn pop(&mut self) -> Option<RamEntry> {
-        let oldest = if self.a_copy_should_leave() { self.copies.oldest } else { self.only.oldest };
+        let oldest = self.next();
         if oldest == NONE {
             return None;
         }
@@ -159,6 +163,16 @@ impl RamQueue {
             self.copies.uses /= 2;
         }
         Some(self.remove(RamSlot(oldest)))
+    }
+
+    /// Whether no client has asked for the block that leaves next.
+    pub(crate) fn next_is_own(&self) -> bool {
+        let next = self.next();
+        next != NONE && self.slots[next as usize].own
+    }
+
+    fn next(&self) -> u32 {
+        if self.a_copy_should_leave() { self.copies.oldest } else { self.only.oldest }
     }
 
     fn a_copy_should_leave(&self) -> bool {
@@ -260,7 +274,7 @@ mod tests {
     /// 32 copies with even keys and 32 blocks with odd keys that only RAM holds.
     fn mixed() -> (RamQueue, Vec<RamSlot>) {
         let mut queue = RamQueue::new(64);
-        let arrival = Arrival { frequency: 1, proven: false, returned: false, copy: false, restored: false };
+        let arrival = Arrival { frequency: 1, proven: false, returned: false, copy: false, restored: false, own: false };
         let slots = (0..64).map(|key| queue.insert(key, if key % 2 == 0 { arrival.as_copy() } else { arrival })).collect();
         (queue, slots)
     }
@@ -268,7 +282,7 @@ mod tests {
     #[test]
     fn copies_leave_first_oldest_first_but_a_few_stay() {
         let (mut queue, slots) = mixed();
-        queue.touch(slots[0], false);
+        queue.touch(slots[0], false, false);
         let left: Vec<u64> = (0..28).map(|_| queue.pop().expect("blocks are there").key).collect();
         assert!(left.iter().copied().eq((1..29).map(|at| 2 * at)), "{left:?}");
         assert_eq!(core::iter::from_fn(|| queue.pop()).take(16).count(), 16);
@@ -278,7 +292,7 @@ mod tests {
     #[test]
     fn copies_that_are_used_a_hundred_times_as_often_stay() {
         let (mut queue, slots) = mixed();
-        (0..200).for_each(|_| slots.iter().step_by(2).for_each(|slot| queue.touch(*slot, false)));
+        (0..200).for_each(|_| slots.iter().step_by(2).for_each(|slot| queue.touch(*slot, false, false)));
         assert!((0..20).all(|_| queue.pop().expect("blocks are there").key % 2 == 1));
     }
 

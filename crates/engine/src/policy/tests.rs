@@ -3,7 +3,7 @@
 use super::*;
 use alloc::vec::Vec;
 
-const READ: Access = Access { write: false, request_blocks: 1, admission: Admission::SecondTouch };
+const READ: Access = Access { write: false, request_blocks: 1, admission: Admission::SecondTouch, own: false };
 const WRITE: Access = Access { write: true, ..READ };
 
 fn read_in(policy: &mut Policy, key: u64, access: Access) -> RamSlot {

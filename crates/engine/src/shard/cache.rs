@@ -113,19 +113,19 @@ impl Shard {
     pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32, wanted: bool) -> Advice {
         let place = match (self.ram.get(key), self.index.get(key)) {
             (Some(block), _) => Place::Ram(block.slot),
-            (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks),
+            (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks, wanted),
             (None, None) => Place::Absent,
         };
         let admission = if wanted || self.is_pinned(key) { Admission::Always } else { self.volume_of(key).options.admission };
-        self.policy.on_access(key.0, place, Access { write, request_blocks, admission })
+        self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own: wanted })
     }
 
     /// The same for a block that is known to be in this slot and not in RAM.
-    pub(super) fn touch_on_ssd(&mut self, key: Key, slot: Slot, write: bool, request_blocks: u32) -> Advice {
+    pub(super) fn touch_on_ssd(&mut self, key: Key, slot: Slot, write: bool, request_blocks: u32, own: bool) -> Advice {
         let age_segments = (self.log.space().head_seq() - self.seq_of(slot)) as u32;
         let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_segments };
         let admission = self.volume_of(key).options.admission;
-        let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission });
+        let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own });
         self.index.set_frequency(slot, advice.heat.bits());
         advice
     }
@@ -174,15 +174,15 @@ impl Shard {
         }
     }
 
-    /// Whether a block can enter RAM without another leaving.
-    pub(super) fn ram_has_room(&self) -> bool {
-        self.ram.len() < self.config.ram_blocks
+    /// Whether a block that no client has asked for can enter RAM without one leaving that a client uses.
+    pub(super) fn ram_has_room_for_own(&self) -> bool {
+        self.ram.len() < self.config.ram_blocks || self.policy.ram_has_room_for_own()
     }
 
-    /// Keeps a block that no client has asked for: in RAM only where there is room, so that what clients use there stays; else on the SSD at once.
+    /// Keeps a block that no client has asked for: in RAM where no block leaves that a client uses, else on the SSD at once.
     pub(super) fn ram_insert_own(&mut self, key: Key, page: Page, arrival: Arrival) {
         // Not into the log before the backing device has flushed it: such a block waits in RAM.
-        if self.ram_has_room() || self.config.ram_blocks == 0 || !self.volume_of(key).backing.is_settled(key.extent()) {
+        if self.ram_has_room_for_own() || self.config.ram_blocks == 0 || !self.volume_of(key).backing.is_settled(key.extent()) {
             return self.ram_insert(key, page, arrival);
         }
         match self.policy.passes_ram(key.0, arrival) {

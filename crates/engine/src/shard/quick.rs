@@ -58,7 +58,7 @@ impl Shard {
         volume.stats.read_hits_ssd += 1;
         volume.quick_reads += 1;
         self.quick_reads += 1;
-        let copy = self.touch_on_ssd(key, slot, false, 1).enter;
+        let copy = self.touch_on_ssd(key, slot, false, 1, false).enter;
         let read = QuickRead {
             id: request.id,
             key,

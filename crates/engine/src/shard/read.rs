@@ -74,7 +74,7 @@ impl Shard {
         }
         // A look, or a gap between what is wanted, proves nothing.
         let admission = if request.wanted && request.bypass.is_none() { Admission::Always } else { volume.options.admission };
-        let access = Access { write: false, request_blocks: blocks as u32, admission };
+        let access = Access { write: false, request_blocks: blocks as u32, admission, own: is_own(request) };
         let pages = if blocks == 1 {
             // Most are: without lists.
             let Some(block) = self.ram.get(first).filter(|_| self.locks.free_for_read(first)) else { return false };
@@ -177,7 +177,7 @@ impl Shard {
                 return None;
             }
             let advice = self.touch(Key(first.0 + index as u64), false, blocks, wanted);
-            let may_enter = !wanted || self.ram_has_room();
+            let may_enter = !wanted || self.ram_has_room_for_own();
             advice.enter.filter(|_| may_enter && matches!(source, Source::Packed(_) | Source::Ssd { overlay: false, .. }))
         };
         sources.iter().enumerate().map(copy_of).collect()
