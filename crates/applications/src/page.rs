@@ -20,6 +20,9 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 6] = [Engine::Innodb, Engine::Postgres, Engine::Mssql, Engine::Oracle, Engine::Sqlite, Engine::WiredTiger];
+
     /// The name shown to a person.
     #[must_use]
     pub const fn title(self) -> &'static str {

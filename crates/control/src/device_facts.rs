@@ -1,7 +1,9 @@
 //! What is known of devices before they are hearth's.
 
-use crate::state::BackingIdentity;
+use crate::state::{BackingIdentity, Fact};
 use crate::uuid::Uuid;
+use device::DeviceKind;
+use std::collections::BTreeMap;
 
 /// What a device is like, as far as its safety and identity are concerned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -51,4 +53,18 @@ pub struct FoundDevice {
     pub pool: Option<Uuid>,
     /// Why it could not be looked at.
     pub problem: Option<String>,
+}
+
+/// What a device is called, in the form that is remembered.
+pub fn names_of(kind: DeviceKind, ids: &BTreeMap<String, String>) -> Vec<Fact> {
+    let kind = match kind {
+        DeviceKind::BlockDevice => "block device",
+        DeviceKind::RegularFile => "file",
+    };
+    std::iter::once(Fact { name: "kind".into(), value: kind.into() }).chain(facts(ids)).collect()
+}
+
+/// Named values, as facts.
+pub fn facts<T: ToString>(named: &BTreeMap<String, T>) -> Vec<Fact> {
+    named.iter().map(|(name, value)| Fact { name: name.clone(), value: value.to_string() }).collect()
 }

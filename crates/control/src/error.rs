@@ -3,6 +3,7 @@
 //! The command line prints `hearth: cannot ACTION: SENTENCE; REMEDY`. The API sends [`Refusal`].
 
 use serde::{Deserialize, Serialize};
+use targets::Protocol;
 use utoipa::ToSchema;
 
 /// What sort of trouble it is; decides the HTTP status and the problem's type.
@@ -368,6 +369,12 @@ impl ControlError {
             ControlError::Device { kind, .. } => *kind,
             ControlError::State { .. } | ControlError::DataPath(..) => Kind::Failed,
         }
+    }
+
+    /// A share that cannot be made or taken away.
+    pub(crate) fn share(volume: &str, protocol: Protocol, problem: &str, remedy: &str) -> ControlError {
+        let export = format!("the {} share of \"{volume}\"", protocol.title());
+        ControlError::Export { export, problem: problem.into(), remedy: remedy.into() }
     }
 
     /// What is wrong, without the name of the object: for texts that name it, or stand beside its name.

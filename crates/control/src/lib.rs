@@ -11,6 +11,7 @@
 //! * [`sectors`], [`memory`]: what a volume or a pool may be like on this machine.
 //! * [`jobs`], [`events`], [`stats`]: long work, what happened, what is counted; [`figures`]: all counters in one look; [`sampler`], [`series`]: what
 //!   happened in a second. [`live`]: all of that as it happens. [`looking`]: what is known of a range of a volume.
+//! * [`object_rules`]: what is asked of the treatment of objects.
 //! * [`insight`]: what loads need: watches, analyses, advice. [`preload`]: in which order and how fast ranges are read into the cache.
 #![forbid(unsafe_code)]
 
@@ -33,9 +34,11 @@ pub mod manager;
 pub mod mapped;
 pub mod memory;
 pub mod names;
+pub mod object_rules;
 pub mod on_blank_ssd;
 pub mod on_ssd;
 pub mod options;
+mod page_kinds;
 pub mod places;
 pub mod preload;
 pub mod privacy;

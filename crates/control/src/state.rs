@@ -9,8 +9,8 @@
 //!
 //! Half-done operations are told by the phases; what a start does with them stands there.
 
-use crate::insight::policies::Rule;
 use crate::names::{self, Named};
+use crate::object_rules::Rule;
 pub use crate::on_blank_ssd::OnBlankSsd;
 use crate::options::Options;
 use crate::uuid::Uuid;

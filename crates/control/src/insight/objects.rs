@@ -1,8 +1,10 @@
 //! The objects of a volume: what was found on it, how much they are used, and the policies that follow.
 
 use super::contradictions::Contradictions;
-use super::policies::{self, Rule};
+use super::policies;
 use super::shares::Shares;
+use crate::object_rules::Rule;
+use crate::page_kinds::{BLANK_PAGE, engine_of};
 use applications::discovery::{Found, Object, ObjectKind, Reason};
 use applications::map::Labels;
 use applications::streams::Place;
@@ -497,22 +499,6 @@ fn is_looked_for(found: &Found, engine: Engine, offset_bytes: u64) -> bool {
 fn is_extended(found: &Found, offset_bytes: u64) -> bool {
     found.applications.iter().any(|application| application.engine == Engine::Postgres)
         && is_looked_for(found, Engine::Postgres, offset_bytes)
-}
-
-/// The kind of a page without a single bit, as the tap tells it; no engine's.
-pub const BLANK_PAGE: u16 = 1;
-
-/// The engine of a kind of page as the tap tells it: see [`crate::real`].
-pub(super) fn engine_of(kind: u16) -> Option<Engine> {
-    Some(match kind >> 8 {
-        1 => Engine::Innodb,
-        2 => Engine::Postgres,
-        3 => Engine::Mssql,
-        4 => Engine::Oracle,
-        5 => Engine::Sqlite,
-        6 => Engine::WiredTiger,
-        _ => return None,
-    })
 }
 
 /// Objects that are of no use to a cache: written again and again, and hardly ever read.

@@ -1,5 +1,6 @@
 //! Whether the device at a path is the one that an analysis watched. It is not opened: an analysis may have promised that.
 
+use crate::device_facts;
 use crate::recognise::{self, Match};
 use crate::state::BackingIdentity;
 use device::system::SystemView;
@@ -13,7 +14,7 @@ pub fn identity_of(path: &str) -> Result<BackingIdentity, String> {
     let view = SystemView::default();
     let (kind, ids) = device::identity::ids_of(Path::new(path), &view).map_err(|error| error.to_string())?;
     let size_bytes = device::identity::size_of(Path::new(path), &view).unwrap_or(0);
-    Ok(BackingIdentity { size_bytes, fixed: crate::real::names_of(kind, &ids), ..BackingIdentity::default() })
+    Ok(BackingIdentity { size_bytes, fixed: device_facts::names_of(kind, &ids), ..BackingIdentity::default() })
 }
 
 /// Why the device found now is another one than was watched, as a clause; `None`: nothing says so. One that is known by its name

@@ -2,10 +2,10 @@
 
 use super::askers::{Asker, Askers};
 use super::marks::Marks;
-use super::objects::engine_of;
 use super::passed::Passing;
 use super::saved::Saved;
 use super::unix_ms;
+use crate::page_kinds::engine_of;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};

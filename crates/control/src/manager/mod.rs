@@ -133,7 +133,6 @@ use crate::store::Store;
 use crate::words::{Export, OnRestart};
 use ::history::History;
 use claims::{Claim, Claims};
-pub(crate) use shares::share_error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

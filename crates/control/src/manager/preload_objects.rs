@@ -122,7 +122,7 @@ fn bytes_of(blocks: &Range<u64>) -> Range<u64> {
 }
 
 /// Blocks, ascending, that policies keep out of the cache.
-fn kept_out(objects: &Objects, rules: &[crate::insight::policies::Rule]) -> Vec<Range<u64>> {
+fn kept_out(objects: &Objects, rules: &[crate::object_rules::Rule]) -> Vec<Range<u64>> {
     let ranges = objects.ranges(rules).into_iter().filter(|(_, treatment)| treatment.admit() == Admit::Never);
     ranges.map(|(bytes, _)| bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES)).collect()
 }

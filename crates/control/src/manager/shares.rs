@@ -64,7 +64,7 @@ impl Manager {
         if record.shares.is_empty()
             && let Some(user) = self.data().export_in_use(&record, &export)
         {
-            return Err(share_error(
+            return Err(ControlError::share(
                 name,
                 protocol,
                 &format!("{device} is in use ({user})"),
@@ -262,14 +262,14 @@ impl Manager {
         let name = &volume.name;
         let Some(connected) = self.data().connected(volume, protocol)? else {
             let problem = "the kernel does not tell whether initiators are connected to it";
-            return Err(share_error(name, protocol, problem, "log out of it everywhere, then remove it with --force"));
+            return Err(ControlError::share(name, protocol, problem, "log out of it everywhere, then remove it with --force"));
         };
         if connected.is_empty() {
             return Ok(());
         }
         let problem =
             format!("{} connected ({})", if connected.len() == 1 { "an initiator is" } else { "initiators are" }, connected.join(", "));
-        Err(share_error(name, protocol, &problem, "log out there first, or disconnect them with --force"))
+        Err(ControlError::share(name, protocol, &problem, "log out there first, or disconnect them with --force"))
     }
 
     /// The record of a volume that is served, with its cache or without.
@@ -312,15 +312,6 @@ fn live_trouble(view: &ShareView) -> Option<Trouble> {
 
 fn live_of(offered: Offered, device: &str) -> LiveShare {
     LiveShare { device: Some(device.to_owned()), server: Some(offered.server), note: offered.note, ..LiveShare::default() }
-}
-
-/// A share that cannot be made or taken away.
-pub(crate) fn share_error(volume: &str, protocol: Protocol, problem: &str, remedy: &str) -> ControlError {
-    ControlError::Export {
-        export: format!("the {} share of \"{volume}\"", protocol.title()),
-        problem: problem.into(),
-        remedy: remedy.into(),
-    }
 }
 
 pub(super) fn share_name(volume: &str, protocol: Protocol) -> String {

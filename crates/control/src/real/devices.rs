@@ -1,6 +1,7 @@
 //! Devices, looked at for safety and identity (C6, C7), in the words of the device crate.
 
 use crate::datapath::DeviceFacts;
+use crate::device_facts::{facts, names_of};
 use crate::error::{ControlError, Kind};
 use crate::recognise::{Recognised, recognise};
 use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
@@ -15,7 +16,6 @@ use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDe
 use format::disks::{DISKS_MAGIC, disks_offset_bytes};
 use format::layout::SuperblockSlot;
 use format::superblock::SUPERBLOCK_MAGIC;
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -69,19 +69,6 @@ pub(super) fn recorded(identity: DeviceIdentity, spec: &DeviceSpec) -> BackingId
     let file_system = identity.file_system.map_or("none".into(), |fs| format!("{} {}", fs.kind, fs.uuid));
     stamps.push(Fact { name: "file system".into(), value: file_system });
     BackingIdentity { size_bytes: identity.size_bytes, fixed, content, stamps }
-}
-
-/// What a device is called, in the form that is remembered.
-pub(crate) fn names_of(kind: DeviceKind, ids: &BTreeMap<String, String>) -> Vec<Fact> {
-    let kind = match kind {
-        DeviceKind::BlockDevice => "block device",
-        DeviceKind::RegularFile => "file",
-    };
-    std::iter::once(Fact { name: "kind".into(), value: kind.into() }).chain(facts(ids)).collect()
-}
-
-pub(super) fn facts<T: ToString>(named: &BTreeMap<String, T>) -> Vec<Fact> {
-    named.iter().map(|(name, value)| Fact { name: name.clone(), value: value.to_string() }).collect()
 }
 
 /// How two devices share bytes.

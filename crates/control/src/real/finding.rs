@@ -1,8 +1,9 @@
 //! Looking for a backing device under other names than the one it had: among all block devices of the machine, and in a file's directory. What a
 //! device is called is asked of the kernel; only one that might be it is opened.
 
-use super::{devices, discovery};
+use super::discovery;
 use crate::datapath::DeviceFacts;
+use crate::device_facts;
 use crate::error::ControlError;
 use crate::recognise::{self, Match};
 use crate::state::{BackingIdentity, Fact};
@@ -49,7 +50,7 @@ fn block_devices(wanted: &BackingIdentity) -> Vec<PathBuf> {
     };
     let may_be = |found: &Found| {
         let Ok((kind, ids)) = identity::ids_of(&found.path, &view) else { return false };
-        let names: Vec<Fact> = devices::names_of(kind, &ids);
+        let names: Vec<Fact> = device_facts::names_of(kind, &ids);
         // Of one whose name says nothing, what is on it must.
         match recognise::hardware(&wanted.fixed, &names) {
             Match::Same => true,
@@ -119,6 +120,7 @@ pub(super) fn mark(spec: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::devices;
     use super::*;
 
     #[test]

@@ -3,10 +3,10 @@
 use super::{Machine, failed, locked};
 use crate::datapath::{Tapped, TappedVolume};
 use crate::error::ControlError;
-use crate::insight::objects::BLANK_PAGE;
+use crate::page_kinds::{BLANK_PAGE, kind_of};
 use crate::state::VolumeRecord;
 use applications::streams::PageAt;
-use applications::{Certainty, Engine, Native, Page};
+use applications::{Certainty, Native};
 use engine::api::{Command, Op, Outcome, Reply, Request, RequestError};
 use engine::treatment::{PolicyMap, PolicyRange};
 use page::PageVec;
@@ -85,19 +85,6 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
 fn is_blank(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
-}
-
-/// The engine in the high byte, the kind of page in the low one.
-fn kind_of(page: &Page) -> u16 {
-    let engine = match page.engine() {
-        Engine::Innodb => 1,
-        Engine::Postgres => 2,
-        Engine::Mssql => 3,
-        Engine::Oracle => 4,
-        Engine::Sqlite => 5,
-        Engine::WiredTiger => 6,
-    };
-    engine << 8 | page.kind as u16
 }
 
 impl Machine {

@@ -3,8 +3,9 @@
 
 use super::pools::LivePool;
 use super::volumes::{Backing, LiveVolume, PATIENCE};
-use super::{Machine, devices, failed, locked};
+use super::{Machine, failed, locked};
 use crate::datapath::StrayedFile;
+use crate::device_facts;
 use crate::error::{ControlError, Kind};
 use crate::state::{Fact, VolumeRecord};
 use device::{DeviceKind, OpenDevice, Strayed, identity};
@@ -148,7 +149,7 @@ impl Machine {
         // A thread that reads or flushes a device that hangs would hold up the end of the process.
         self.wait_for_backing(&*self.volume(&record.name)?)?;
         let content = identity::look(&opened).map_err(|e| failed(&e, "check the backing device"))?;
-        let mut stamps = devices::facts(&content.stamps);
+        let mut stamps = device_facts::facts(&content.stamps);
         let file_system = content.file_system.map(|fs| format!("{} {}", fs.kind, fs.uuid));
         stamps.extend(file_system.map(|value| Fact { name: "file system".into(), value }));
         Ok(stamps)

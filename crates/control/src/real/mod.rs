@@ -34,7 +34,6 @@ mod volumes;
 mod waits;
 mod warm;
 
-pub(crate) use devices::names_of;
 pub use exports::clear_killed_export;
 pub use kept::{EndedExports, clear_left_exports, end_held_exports, end_kept_exports, end_ublk_devices_of};
 pub use mapped::KernelMapper;

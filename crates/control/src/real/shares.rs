@@ -2,7 +2,6 @@
 
 use super::{Machine, failed};
 use crate::error::ControlError;
-use crate::manager::share_error;
 use crate::state::{ShareRecord, VolumeRecord};
 use crate::store;
 use std::path::Path;
@@ -114,5 +113,5 @@ pub(super) fn targets_of(export_directory: &Path) -> Targets {
 }
 
 fn told(volume: &VolumeRecord, protocol: Protocol, error: &TargetError) -> ControlError {
-    share_error(&volume.name, protocol, &error.to_string(), &error.remedy())
+    ControlError::share(&volume.name, protocol, &error.to_string(), &error.remedy())
 }

@@ -43,13 +43,13 @@ impl World {
         inside.sharing.lacks.clear();
         assert!(inside.exports.iter().any(|(name, export)| *name == volume.name && export == "loop"), "only what has a block device");
         if let Some(problem) = &inside.sharing.fail {
-            return Err(crate::manager::share_error(&volume.name, share.protocol, problem, "fix it"));
+            return Err(ControlError::share(&volume.name, share.protocol, problem, "fix it"));
         }
         let stand = &mut inside.sharing.stand;
         stand.retain(|(name, protocol, _)| (name, protocol) != (&volume.name, &share.protocol));
         stand.insert((volume.name.clone(), share.protocol, device.into()));
         if inside.sharing.late {
-            return Err(crate::manager::share_error(&volume.name, share.protocol, "it does not answer", "start it anew"));
+            return Err(ControlError::share(&volume.name, share.protocol, "it does not answer", "start it anew"));
         }
         let server = inside.sharing.server.unwrap_or(Server::of_kernel(share.protocol));
         let note = inside.sharing.note.clone().filter(|_| !inside.sharing.initiators.is_empty());
@@ -66,7 +66,7 @@ impl World {
 
     pub(super) fn see_initiators(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Vec<String>, ControlError> {
         match &self.inside().sharing {
-            sharing if sharing.silent => Err(crate::manager::share_error(&volume.name, protocol, "it does not answer", "start it anew")),
+            sharing if sharing.silent => Err(ControlError::share(&volume.name, protocol, "it does not answer", "start it anew")),
             sharing => Ok(sharing.initiators.clone()),
         }
     }
@@ -75,7 +75,7 @@ impl World {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         if inside.sharing.late {
-            return Err(crate::manager::share_error(&volume.name, protocol, "it does not answer", "start it anew"));
+            return Err(ControlError::share(&volume.name, protocol, "it does not answer", "start it anew"));
         }
         inside.sharing.stand.retain(|(name, known, _)| (name, *known) != (&volume.name, protocol));
         Ok(())
