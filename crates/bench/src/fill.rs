@@ -5,14 +5,14 @@
 //! pool is left as after `kill -9`.
 
 use anyhow::{Context, Result, bail, ensure};
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Origin, Request, Target, VolumeOptions};
 use engine::checkpoint;
 use engine::front::shard_of;
 use engine::log::LogPlace;
 use engine::medium::{Medium, MediumError};
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use engine::superblock;
-use page::{PageMutVec, PagePool, PageVec};
+use page::{PageMutVec, PagePool};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -123,18 +123,7 @@ impl Filler<'_> {
         for block in (from_block..end).step_by(PIECE_BLOCKS as usize) {
             let sectors = ((end - block).min(PIECE_BLOCKS) * BLOCK_SECTORS) as u32;
             let (volume, start_sector) = (VolumeIndex(0), block * BLOCK_SECTORS);
-            let request = Request {
-                id: block,
-                volume,
-                op: Op::Read,
-                fua: false,
-                start_sector,
-                sectors,
-                pages: PageVec::new(),
-                bypass: None,
-                wanted: true,
-                range: None,
-            };
+            let request = Request::read(block, volume, start_sector, sectors, Origin::Warm);
             let before = self.answered;
             self.now_ns += 20_000;
             self.shard.submit(self.now_ns, request);

@@ -1,6 +1,6 @@
 //! What a request costs between a client and the shards, in instructions: for who changes the front.
 
-use engine::api::{Op, Outcome, Reply, Request, VolumeOptions};
+use engine::api::{Op, Origin, Outcome, Reply, Request, VolumeOptions};
 use engine::front::{Front, FrontAction};
 use engine::key::mix;
 use page::PageVec;
@@ -22,18 +22,7 @@ fn front_loop(front: &mut Front, requests: u64) -> u64 {
     let mut answered = 0;
     for step in 0..requests {
         let start_sector = mix(step) % (1 << 20) * 8;
-        front.submit(Request {
-            id: step,
-            volume: VolumeIndex(0),
-            op: Op::Read,
-            fua: false,
-            start_sector,
-            sectors: 8,
-            pages: PageVec::new(),
-            bypass: None,
-            wanted: false,
-            range: None,
-        });
+        front.submit(Request::new(step, VolumeIndex(0), Op::Read, start_sector, 8, Origin::Client));
         let Some(FrontAction::ToShard(_, part)) = front.poll() else { return answered };
         let reply = Reply { id: part.id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::RamHit, range: None };
         front.shard_reply(ShardIndex(0), reply);

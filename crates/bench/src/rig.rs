@@ -1,6 +1,6 @@
 //! A shard on an SSD in memory that answers at once.
 
-use engine::api::{Action, Command, Completion, Io, IoKind, Op, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Io, IoKind, Op, Origin, Reply, Request, Target, VolumeOptions};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
@@ -44,18 +44,7 @@ impl Rig {
             page[..8].copy_from_slice(&block.to_le_bytes());
             pages.push(page.freeze());
         }
-        let request = Request {
-            id: block,
-            volume: VolumeIndex(0),
-            op,
-            fua: false,
-            start_sector: block * 8,
-            sectors: 8,
-            pages,
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let request = Request::new(block, VolumeIndex(0), op, block * 8, 8, Origin::Client).pages(pages);
         self.now_ns += 100;
         self.shard.submit(self.now_ns, request);
         self.drain().expect("devices in memory answer at once")
@@ -67,18 +56,8 @@ impl Rig {
             let mut page = self.pool.allocate().expect("pages for some requests");
             page.copy_from_slice(&content[..]);
             self.now_ns += 100;
-            let request = Request {
-                id: *block,
-                volume: VolumeIndex(0),
-                op: Op::Write,
-                fua: false,
-                start_sector: block * 8,
-                sectors: 8,
-                pages: PageVec::from_buf([page.freeze()]),
-                bypass: None,
-                wanted: false,
-                range: None,
-            };
+            let request =
+                Request::new(*block, VolumeIndex(0), Op::Write, block * 8, 8, Origin::Client).pages(PageVec::from_buf([page.freeze()]));
             self.shard.submit(self.now_ns, request);
         }
         self.drain();

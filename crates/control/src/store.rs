@@ -3,11 +3,14 @@
 //! A save writes a new file, flushes it, renames it over the old one and flushes the directory: after a crash at any point
 //! the file is the old state or the new one, whole. A file that cannot be understood is set aside under another name and
 //! told about, never overwritten.
+//!
+//! A file of zeroes beside it keeps room for the next state: a file system that others have filled does not keep the daemon from starting, nor
+//! from ending with all in order.
 
 use crate::error::ControlError;
 use crate::state::State;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -39,6 +42,10 @@ pub trait Store: Send {
         Vec::new()
     }
 }
+
+/// Beside the state: room for the next one, given back when there is no other.
+const ROOM_FILE: &str = "state.json.room";
+const ROOM_STEP_BYTES: usize = 64 << 10;
 
 /// A note that is longer is not read: none is written so long.
 const NOTE_BYTES_MAX: u64 = 8 << 20;
@@ -72,6 +79,35 @@ impl FileStore {
         Ok(FileStore { directory: directory.to_path_buf() })
     }
 
+    /// Writes a new state beside the old one, then puts it in its place.
+    fn replace(&self, text: &[u8]) -> std::io::Result<()> {
+        let (path, fresh) = (self.path(), self.directory.join("state.json.new"));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)?;
+        File::open(&self.directory)?.sync_all()
+    }
+
+    /// Keeps room for the next state, so that a file system that others have filled does not keep the daemon from starting and stopping.
+    fn keep_room(&self, text_bytes: usize) {
+        let path = self.directory.join(ROOM_FILE);
+        let wanted = (2 * text_bytes).next_multiple_of(ROOM_STEP_BYTES) as u64;
+        if std::fs::metadata(&path).is_ok_and(|file| file.len() >= wanted) {
+            return;
+        }
+        let make = || -> std::io::Result<()> {
+            // Some file systems find out at the sync only that there is no room.
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+            file.write_all(&vec![0; wanted as usize])?;
+            file.sync_all()
+        };
+        if make().is_err() {
+            // Half of it is of no use, and the room may be what others need.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> PathBuf {
         self.directory.join("state.json")
@@ -88,7 +124,7 @@ impl FileStore {
         std::fs::rename(self.path(), &aside).map_err(failed)?;
         File::open(&self.directory).and_then(|d| d.sync_all()).map_err(failed)?;
         Ok(format!(
-            "{} was damaged ({problem}); it was renamed to {}, and hearth now knows no pool or volume: restore a good copy and start again, or create the pools and volumes again",
+            "{} was damaged ({problem}); it was renamed to {}, and hearth now knows no pool or volume: restore a good copy and start again, or take in each SSD with `hearth pool import PATH`",
             self.path().display(),
             aside.display()
         ))
@@ -140,19 +176,21 @@ impl Store for FileStore {
 
     fn save(&mut self, state: &State) -> Result<(), ControlError> {
         state.check().unwrap_or_else(|broken| panic!("a state that breaks its invariants was about to be saved: {broken}"));
-        let (path, fresh) = (self.path(), self.directory.join("state.json.new"));
-        let write = || -> std::io::Result<()> {
-            let mut text = serde_json::to_vec_pretty(state)?;
-            text.push(b'\n');
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&fresh, &path)?;
-            File::open(&self.directory)?.sync_all()
+        let failed = |e: std::io::Error| {
+            let problem = format!("the new state cannot be saved ({e})");
+            trouble(&self.path(), problem, "free some space or repair the file system, then try again")
         };
-        write().map_err(|e| {
-            trouble(&path, format!("the new state cannot be saved ({e})"), "free some space or repair the file system, then try again")
-        })
+        let mut text = serde_json::to_vec_pretty(state).map_err(|e| failed(e.into()))?;
+        text.push(b'\n');
+        match self.replace(&text) {
+            Ok(()) => self.keep_room(text.len()),
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                std::fs::remove_file(self.directory.join(ROOM_FILE)).map_err(|_| failed(error))?;
+                self.replace(&text).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(())
     }
 
     fn keep_note(&mut self, name: &str, text: Option<&str>) -> Result<(), ControlError> {

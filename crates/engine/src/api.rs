@@ -30,7 +30,37 @@ pub enum Op {
     PunchHole,
 }
 
-/// One client request.
+/// Who asks, and what for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A client, which waits for the answer.
+    Client,
+    /// A client whose stream is known to pass over its objects once: what is cached is served, nothing enters.
+    Stream,
+    /// hearth itself, a read of what is asked for by name, such as a warm-up: it enters the cache without
+    /// proof of re-use, whatever its size, and is no part of a stream.
+    Warm,
+    /// hearth itself, a read of what lies on a volume, or of what lies between two pieces of a warm-up:
+    /// what is cached is served, nothing enters whatever the policy of the place, no trace is left.
+    Look,
+}
+
+impl Origin {
+    /// Whether hearth asks for itself. No client waits: destage goes on as if such a read were not there.
+    pub const fn is_own(self) -> bool {
+        matches!(self, Origin::Warm | Origin::Look)
+    }
+
+    /// Why all its requests go around the cache, if they do.
+    pub(crate) const fn bypass(self) -> Option<BypassReason> {
+        match self {
+            Origin::Stream | Origin::Look => Some(BypassReason::Stream),
+            Origin::Client | Origin::Warm => None,
+        }
+    }
+}
+
+/// One request. Made by [`Request::new`] or a shorter form of it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Chosen by the submitter, unique among its requests in flight; comes back in the [`Reply`].
@@ -48,15 +78,72 @@ pub struct Request {
     /// For [`Op::Write`]: `pages[i]` holds block `start_sector / 8 + i` and the data begins at byte
     /// `start_sector % 8 * 512` of `pages[0]`. Empty otherwise.
     pub pages: PageVec,
-    /// Set by the front when a policy sends this request around the cache; by who submits it, [`BypassReason::Stream`] for a request of a stream that is
-    /// known to pass over its objects once. No client waits for such a read: destage goes on as if it were not there.
-    pub bypass: Option<BypassReason>,
-    /// A read of what is asked for by name, such as a warm-up: it enters the cache without proof of re-use, whatever its size, and is no
-    /// part of a stream. No client waits for it either. Set by the front for a write: a large one that the log takes because its client may wait for
-    /// it, unless dirty data nears its limit.
-    pub wanted: bool,
-    /// One step of a discard or write-zeroes over whole extents of several shards; clients leave it `None`.
-    pub range: Option<RangeStep>,
+    /// Who asks. Other requests than reads come from clients.
+    pub(crate) origin: Origin,
+    /// Why it goes around the cache, if it does: what its origin says, then what the front decides.
+    pub(crate) bypass: Option<BypassReason>,
+    /// Decided by the front: a large write that the log takes because its client may wait for it, unless dirty data nears its limit.
+    pub(crate) in_burst: bool,
+    /// One step of a discard or write-zeroes over whole extents of several shards.
+    pub(crate) range: Option<RangeStep>,
+}
+
+impl Request {
+    /// A request without data; [`Request::pages`] and [`Request::fua`] complete a write.
+    pub fn new(id: u64, volume: VolumeIndex, op: Op, start_sector: u64, sectors: u32, origin: Origin) -> Request {
+        let bypass = origin.bypass();
+        Request { id, volume, op, fua: false, start_sector, sectors, pages: PageVec::new(), origin, bypass, in_burst: false, range: None }
+    }
+
+    /// A read.
+    pub fn read(id: u64, volume: VolumeIndex, start_sector: u64, sectors: u32, origin: Origin) -> Request {
+        Request::new(id, volume, Op::Read, start_sector, sectors, origin)
+    }
+
+    /// A client's write of whole or partial blocks.
+    pub fn write(id: u64, volume: VolumeIndex, start_sector: u64, sectors: u32, pages: PageVec) -> Request {
+        Request::new(id, volume, Op::Write, start_sector, sectors, Origin::Client).pages(pages)
+    }
+
+    /// The same with these pages: see the field.
+    #[must_use]
+    pub fn pages(self, pages: PageVec) -> Request {
+        Request { pages, ..self }
+    }
+
+    /// The same, durable when acknowledged or not.
+    #[must_use]
+    pub fn fua(self, fua: bool) -> Request {
+        Request { fua, ..self }
+    }
+
+    /// The same, sent around the cache for this reason, as a front does.
+    #[must_use]
+    pub fn around(self, reason: Option<BypassReason>) -> Request {
+        Request { bypass: reason.or(self.bypass), ..self }
+    }
+
+    /// The same as a large write that the log takes, as a front decides.
+    #[must_use]
+    pub fn burst(self, in_burst: bool) -> Request {
+        Request { in_burst, ..self }
+    }
+
+    /// The same as a step of a range request, as a front sends them.
+    #[must_use]
+    pub fn step(self, range: Option<RangeStep>) -> Request {
+        Request { range, ..self }
+    }
+
+    /// Whether it is a step of a range request.
+    pub fn is_step(&self) -> bool {
+        self.range.is_some()
+    }
+
+    /// Who asks.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
 }
 
 /// What a shard does for a discard or write-zeroes over whole extents of several shards (a *range request*), step by step. The front

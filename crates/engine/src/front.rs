@@ -167,7 +167,7 @@ impl Front {
         let in_burst = is_large && volume.takes_burst(&request, own);
         let own = own.filter(|_| !in_burst);
         let bypass = if volume.policies.is_none() { request.bypass.or(own) } else { volume.by_policy(&request, own) };
-        let request = Request { bypass, wanted: request.wanted && request.op == Op::Read || in_burst, ..request };
+        let request = Request { bypass, in_burst, ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
         if waits {
             self.queue.push_back((id, request))
@@ -323,7 +323,7 @@ impl Volume {
         let log = seen.log && sectors <= LOG_WRITE_SECTORS_MAX;
         if self.options.mode == Mode::PassThrough && request.op == Op::Read {
             Some(BypassReason::PassThrough)
-        } else if request.wanted || matches!(request.op, Op::Flush | Op::Discard | Op::PunchHole) || log {
+        } else if request.origin.is_own() || matches!(request.op, Op::Flush | Op::Discard | Op::PunchHole) || log {
             None
         } else if sectors * SECTOR_BYTES > u64::from(self.options.max_io_bytes) {
             Some(BypassReason::Size)
@@ -364,7 +364,7 @@ impl Volume {
                 self.streams.flushed();
                 self.bursts.flushed();
             }
-            (Op::Read, Some(cutoff)) if !request.wanted => {
+            (Op::Read, Some(cutoff)) if !request.origin.is_own() => {
                 return Seen { past_cutoff: self.streams.read(start, sectors, cutoff), ..Seen::default() };
             }
             (Op::Write, _) => return self.streams.write(start, sectors, request.fua, cutoff),

@@ -13,7 +13,7 @@ use core::ops::Range;
 use types::{Admit, BLOCK_SECTORS, BypassReason, EXTENT_BLOCKS, Mode, ObjectWrites, OnScan, Treatment};
 use types::{VOLUME_BLOCKS_MAX, VolumeId};
 
-use crate::api::{Op, Request};
+use crate::api::{Op, Origin, Request};
 use crate::mutants;
 
 /// Most ranges of one map: 24 MiB of memory.
@@ -170,8 +170,8 @@ pub(crate) fn bypass(map: &PolicyMap, mode: Mode, request: &Request, reason: Opt
     reason.filter(|reason| match reason {
         BypassReason::Size => !pinned,
         BypassReason::Sequential => !pinned && !scans,
-        // What hearth reads only to get past it is not let in by anybody's policy.
-        BypassReason::Stream => !scans || request.wanted,
+        // What hearth only looks at is not let in by anybody's policy.
+        BypassReason::Stream => !scans || request.origin == Origin::Look,
         _ => true,
     })
 }
@@ -251,12 +251,16 @@ mod tests {
     fn what_is_read_only_to_get_past_it_is_let_in_by_no_policy() {
         let scanned = Treatment::new(Admit::Pinned, ObjectWrites::Inherit, OnScan::Normal);
         let map = PolicyMap::new(VolumeId(1), alloc::vec![range(8..16, scanned)]).expect("a range");
-        let why = |wanted| {
+        let why = |origin| {
             let (volume, pages, op) = (VolumeIndex(0), PageVec::new(), Op::Read);
-            let request = Request { id: 1, volume, op, fua: false, start_sector: 64, sectors: 8, pages, bypass: None, wanted, range: None };
+            let request = Request::new(1, volume, op, 64, 8, origin).pages(pages);
             bypass(&map, Mode::WriteBack, &request, Some(BypassReason::Stream))
         };
-        assert_eq!([false, true].map(why), [None, Some(BypassReason::Stream)], "a scan may come in, a gap of a preload may not");
+        assert_eq!(
+            [Origin::Stream, Origin::Look].map(why),
+            [None, Some(BypassReason::Stream)],
+            "a scan may come in, a gap of a preload may not"
+        );
     }
 
     #[test]
@@ -264,18 +268,7 @@ mod tests {
         use BypassReason::{PassThrough, Policy, Sequential, Size, Stream};
         let why = |treatment, mode, op, reason| {
             let map = PolicyMap::new(VolumeId(1), alloc::vec![range(8..16, treatment)]).expect("a range");
-            let request = Request {
-                id: 1,
-                volume: VolumeIndex(0),
-                op,
-                fua: false,
-                start_sector: 64,
-                sectors: 8,
-                pages: PageVec::new(),
-                bypass: None,
-                wanted: false,
-                range: None,
-            };
+            let request = Request::new(1, VolumeIndex(0), op, 64, 8, Origin::Client);
             let elsewhere = Request { start_sector: 128, ..request.clone() };
             assert_eq!(bypass(&map, mode, &elsewhere, reason), reason, "nothing is said of other blocks");
             bypass(&map, mode, &request, reason)

@@ -4,7 +4,7 @@
 mod one_page;
 
 use engine::api::{
-    Action, Command, Completion, Event, Io, IoError, IoKind, Op, Outcome, Reply, Request, RequestError, Target, VolumeOptions,
+    Action, Command, Completion, Event, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target, VolumeOptions,
 };
 use engine::log::LogPlace;
 use engine::packer::ContentOptions;
@@ -93,7 +93,7 @@ impl Rig {
 
     fn submit(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec, bypass: Option<BypassReason>) {
         self.now_ns += 1000;
-        let request = Request { id: 5, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false, range: None };
+        let request = Request::new(5, VOLUME, op, start_sector, sectors, Origin::Client).around(bypass).pages(pages);
         self.shard.submit(self.now_ns, request);
     }
 

@@ -1,6 +1,6 @@
 //! What a shard tells people who look: where blocks are, and for each way of a request the trace that it leaves, with its reason.
 
-use engine::api::{Action, Command, Completion, Io, IoError, IoKind, Op, Outcome, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, Target, VolumeOptions};
 use engine::index::Slot;
 use engine::log::LogPlace;
 use engine::packer::ContentOptions;
@@ -65,7 +65,7 @@ impl Rig {
             page.freeze()
         };
         let pages: PageVec = if op == Op::Write { (0..blocks).map(page).collect() } else { PageVec::new() };
-        let request = Request { id: 1, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass, wanted: false, range: None };
+        let request = Request::new(1, VOLUME, op, start_sector, sectors, Origin::Client).around(bypass).pages(pages);
         self.shard.submit(self.now_ns, request);
         self.drain();
     }

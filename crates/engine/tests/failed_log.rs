@@ -2,7 +2,7 @@
 //! durably or, where the log has failed, the host has written down that nobody is to believe it. And a shard at rest stays at rest.
 
 use engine::api::{
-    Action, Command, Completion, Event, IoError, IoKind, Op, Outcome, RangeReply, RangeStep, Reply, Request, Target, VolumeOptions,
+    Action, Command, Completion, Event, IoError, IoKind, Op, Origin, Outcome, RangeReply, RangeStep, Reply, Request, Target, VolumeOptions,
 };
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
@@ -119,7 +119,7 @@ fn rig_with_a_dirty_block() -> Rig {
 /// A write of the first block.
 fn write_of(rig: &Rig, id: u64) -> Request {
     let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
-    Request { id, volume: VOLUME, op: Op::Write, fua: true, start_sector: 0, sectors: 8, pages, bypass: None, wanted: false, range: None }
+    Request::new(id, VOLUME, Op::Write, 0, 8, Origin::Client).fua(true).pages(pages)
 }
 
 #[test]
@@ -185,7 +185,10 @@ fn what_goes_home_while_a_range_is_held_does_not_stay_in_ram() {
     let mut rig = Rig::new();
     let size_bytes = (EXTENTS + 1) * EXTENT_BLOCKS * types::BLOCK_BYTES;
     rig.shard.command(0, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes, options: options(Mode::WriteBack) });
-    let at = |request: Request, block: u64| Request { start_sector: block * 8, ..request };
+    let at = |mut request: Request, block: u64| {
+        request.start_sector = block * 8;
+        request
+    };
     // One cached block in each extent, so that none is passed by as a whole; the first ones dirty, and in RAM.
     let dirty = |extent: &u64| *extent < 4;
     for extent in (0..EXTENTS).rev() {
@@ -200,18 +203,7 @@ fn what_goes_home_while_a_range_is_held_does_not_stay_in_ram() {
     let clean = (0..EXTENTS).filter(|extent| !dirty(extent)).count();
     assert_eq!((rig.replies, rig.home_writes), (EXTENTS as usize, clean));
     let sectors = (EXTENTS * EXTENT_BLOCKS * 8) as u32;
-    let range = |step| Request {
-        id: RANGE,
-        volume: VOLUME,
-        op: Op::WriteZeroes,
-        fua: false,
-        start_sector: 0,
-        sectors,
-        pages: PageVec::new(),
-        bypass: None,
-        wanted: false,
-        range: Some(step),
-    };
+    let range = |step| Request::new(RANGE, VOLUME, Op::WriteZeroes, 0, sectors, Origin::Client).step(Some(step));
     let step = |rig: &mut Rig, step| {
         rig.shard.submit(rig.now_ns, range(step));
         rig.drain();
@@ -233,7 +225,7 @@ fn what_goes_home_while_a_range_is_held_does_not_stay_in_ram() {
     rig.shard.submit(rig.now_ns, range(RangeStep::Release(write)));
     rig.pass(1_000_000_000);
     assert!(rig.answer_to(RANGE).is_some(), "the range is free");
-    let read = Request { op: Op::Read, fua: false, pages: PageVec::new(), ..write_of(&rig, 300) };
+    let read = Request::read(300, VOLUME, 0, 8, Origin::Client);
     rig.shard.submit(rig.now_ns, read);
     rig.pass(1_000_000_000);
     assert_eq!(rig.answer_to(300).map(|reply| reply.outcome), Some(Outcome::Miss), "RAM held what the range has written over");

@@ -1,6 +1,6 @@
 //! What policies of objects, streams and cold hints do, and what they never do, on devices in memory that answer at once.
 
-use engine::api::{Action, Command, Completion, Io, IoKind, Op, Outcome, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Io, IoKind, Op, Origin, Outcome, Reply, Request, Target, VolumeOptions};
 use engine::front::{Front, FrontAction};
 use engine::log::LogPlace;
 use engine::policy::PINNED_MAX_PERMILLE;
@@ -123,26 +123,22 @@ impl Rig {
         Completion { id: io.id, result: Ok(()), pages }
     }
 
-    fn request(&mut self, op: Op, block: u64, content: u8, bypass: Option<BypassReason>) -> Reply {
-        self.ask(op, block, content, bypass, false)
-    }
-
     /// As a warm-up reads it.
     fn warm(&mut self, block: u64) -> Outcome {
-        self.ask(Op::Read, block, 0, None, true).outcome
+        self.request(Op::Read, block, 0, Origin::Warm).outcome
     }
 
-    fn ask(&mut self, op: Op, block: u64, content: u8, bypass: Option<BypassReason>, wanted: bool) -> Reply {
+    fn request(&mut self, op: Op, block: u64, content: u8, origin: Origin) -> Reply {
         let mut pages = PageVec::new();
         if op == Op::Write {
             let mut page = self.pool.allocate_zeroed().expect("pages for one request");
             page.fill(content);
             pages.push(page.freeze());
         }
-        let (start_sector, fua, range) = (block * 8, false, None);
+        let start_sector = block * 8;
         self.now_ns += 1_000_000;
         self.shard.tick(self.now_ns);
-        self.front.submit(Request { id: 1, volume: VOLUME, op, fua, start_sector, sectors: 8, pages, bypass, wanted, range });
+        self.front.submit(Request::new(1, VOLUME, op, start_sector, 8, origin).pages(pages));
         self.drain();
         // Some wait for others to share a group.
         while self.replies.is_empty() {
@@ -154,7 +150,7 @@ impl Rig {
     }
 
     fn read(&mut self, block: u64) -> Outcome {
-        self.request(Op::Read, block, 0, None).outcome
+        self.request(Op::Read, block, 0, Origin::Client).outcome
     }
 
     fn read_all(&mut self, blocks: Range<u64>) {
@@ -164,8 +160,8 @@ impl Rig {
     }
 
     fn write(&mut self, block: u64, content: u8) -> Outcome {
-        let outcome = self.request(Op::Write, block, content, None).outcome;
-        assert_eq!(self.request(Op::Read, block, 0, None).pages[0][..], [content; 4096], "what was written is read");
+        let outcome = self.request(Op::Write, block, content, Origin::Client).outcome;
+        assert_eq!(self.request(Op::Read, block, 0, Origin::Client).pages[0][..], [content; 4096], "what was written is read");
         outcome
     }
 
@@ -201,8 +197,8 @@ fn never_is_served_what_is_cached_and_brings_nothing_in() {
     assert_eq!(rig.read(10), Outcome::RamHit, "what is there is served");
     assert_eq!([rig.read(11), rig.read(11)], [Outcome::Bypass; 2]);
     assert_eq!([rig.read(20), rig.read(20)], [Outcome::Miss, Outcome::RamHit], "of others nothing was said");
-    assert_eq!(rig.request(Op::Write, 10, 5, None).outcome, Outcome::Bypass);
-    assert_eq!(rig.request(Op::Read, 10, 0, None).outcome, Outcome::Bypass, "the cached version is void");
+    assert_eq!(rig.request(Op::Write, 10, 5, Origin::Client).outcome, Outcome::Bypass);
+    assert_eq!(rig.request(Op::Read, 10, 0, Origin::Client).outcome, Outcome::Bypass, "the cached version is void");
     assert_eq!(rig.backing[10 * 4096..][..4096], [5; 4096]);
     assert_eq!(rig.turned_away(BypassReason::Policy), 5);
     rig.settle();
@@ -230,7 +226,7 @@ fn writes_go_through_or_around_and_no_volume_is_raised() {
         let mut rig = Rig::new(64, options(mode));
         rig.say(VolumeId(1), &[(0..20, treatment)]);
         let said = format!("{mode:?} {treatment:?}");
-        assert_eq!(rig.request(Op::Write, 4, 9, None).outcome, outcome, "{said}");
+        assert_eq!(rig.request(Op::Write, 4, 9, Origin::Client).outcome, outcome, "{said}");
         assert_eq!(rig.stats().dirty_bytes, 0, "{said}");
         assert_eq!(rig.backing[4 * 4096..][..4096], [9; 4096], "{said}");
         assert_eq!(rig.read(4) == Outcome::RamHit, cached, "{said}");
@@ -254,7 +250,7 @@ fn a_write_around_over_a_dirty_block_is_the_newest() {
 #[test]
 fn backups_are_served_and_bring_nothing_in_unless_that_is_wanted() {
     let mut rig = Rig::new(64, options(Mode::WriteThrough));
-    let backup = |rig: &mut Rig, block| rig.request(Op::Read, block, 0, Some(BypassReason::Stream)).outcome;
+    let backup = |rig: &mut Rig, block| rig.request(Op::Read, block, 0, Origin::Stream).outcome;
     rig.read(5);
     assert_eq!([backup(&mut rig, 5), backup(&mut rig, 6), backup(&mut rig, 6)], [Outcome::RamHit, Outcome::Bypass, Outcome::Bypass]);
     assert_eq!(rig.turned_away(BypassReason::Stream), 0, "no client waits for it");
@@ -273,7 +269,7 @@ fn what_hearth_reads_for_itself_is_no_use_of_a_place() {
     assert!(before.0 > 0 && before.1 == 1, "{before:?}");
     // Of what is in RAM, and of what is not.
     for block in [5, 6, 7] {
-        rig.request(Op::Read, block, 0, Some(BypassReason::Stream));
+        rig.request(Op::Read, block, 0, Origin::Look);
     }
     assert_eq!((heat(&rig), recent(&rig)), before);
     rig.read(6);
@@ -287,12 +283,12 @@ fn what_hearth_reads_for_itself_is_no_bypassed_request() {
     rig.say(VolumeId(1), &[(0..20, NEVER), (40..60, SCANS)]);
     // A look, and a gap of a warm-up; of places with policies and without one, of what is cached and of what is not.
     for block in [3, 45, 100, 100] {
-        let look = rig.ask(Op::Read, block, 0, Some(BypassReason::Stream), true);
+        let look = rig.request(Op::Read, block, 0, Origin::Look);
         assert_eq!(look.outcome, Outcome::Bypass, "block {block} does not enter");
     }
     // A piece of a warm-up of what is never admitted; a stream that passes once, where no policy speaks.
     assert_eq!(rig.warm(4), Outcome::Bypass);
-    assert_eq!(rig.request(Op::Read, 101, 0, Some(BypassReason::Stream)).outcome, Outcome::Bypass);
+    assert_eq!(rig.request(Op::Read, 101, 0, Origin::Look).outcome, Outcome::Bypass);
     assert_eq!(rig.stats().bypassed, [0; BypassReason::ALL.len()]);
     assert_eq!(rig.read(5), Outcome::Bypass);
     assert_eq!((rig.turned_away(BypassReason::Policy), rig.stats().bypassed.iter().sum::<u64>()), (1, 1), "a client's");
@@ -341,45 +337,34 @@ fn what_a_warm_up_reads_last_is_in_ram() {
 
 #[test]
 fn destage_makes_way_for_clients_and_not_for_what_hearth_reads_itself() {
-    let dirty_bytes_beside = |bypass| {
+    let dirty_bytes_beside = |origin| {
         let mut rig = Rig::new(64, VolumeOptions { write_cache_depth_ns: 300_000_000_000, ..options(Mode::WriteBack) });
         rig.write(3, 8);
         for block in 100..300 {
             rig.now_ns += 100_000_000;
-            rig.request(Op::Read, block, 0, bypass);
+            rig.request(Op::Read, block, 0, origin);
         }
         rig.stats().dirty_bytes
     };
-    assert_eq!([None, Some(BypassReason::Stream)].map(dirty_bytes_beside), [4096, 0], "20 seconds of reads");
+    assert_eq!([Origin::Client, Origin::Look].map(dirty_bytes_beside), [4096, 0], "20 seconds of reads");
 }
 
 /// A disk that is busy with others answers late; a commit beside a look or a warm-up is not late for that.
 #[test]
 fn a_write_does_not_wait_for_what_hearth_reads_itself() {
-    let kinds = [(Some(BypassReason::Stream), false), (None, true)];
-    for (mode, (bypass, wanted)) in [Mode::WriteBack, Mode::WriteThrough].into_iter().flat_map(|mode| kinds.map(|kind| (mode, kind))) {
+    let kinds = [Origin::Look, Origin::Warm];
+    for (mode, origin) in [Mode::WriteBack, Mode::WriteThrough].into_iter().flat_map(|mode| kinds.map(|kind| (mode, kind))) {
         let mut rig = Rig::new(64, options(mode));
         rig.held = Some(Vec::new());
-        let (pages, start_sector) = (PageVec::new(), 8 * 16);
-        rig.front.submit(Request {
-            id: 7,
-            volume: VOLUME,
-            op: Op::Read,
-            fua: false,
-            start_sector,
-            sectors: 8 * 16,
-            pages,
-            bypass,
-            wanted,
-            range: None,
-        });
+        let start_sector = 8 * 16;
+        rig.front.submit(Request::new(7, VOLUME, Op::Read, start_sector, 8 * 16, origin));
         rig.drain();
         let came_back = |rig: &mut Rig| rig.held.as_mut().map(std::mem::take).into_iter().flatten().collect::<Vec<_>>();
         let mut reads = 0;
         // It is overtaken again and again; at last it has its blocks.
         for round in 0..8 {
             assert!(rig.replies.is_empty());
-            rig.request(Op::Write, 20, round, None);
+            rig.request(Op::Write, 20, round, Origin::Client);
             assert!(rig.replies.is_empty(), "the write alone is answered");
             for io in came_back(&mut rig) {
                 reads += 1;
@@ -395,7 +380,7 @@ fn a_write_does_not_wait_for_what_hearth_reads_itself() {
         assert_eq!((read.id, read.result, read.pages.len()), (7, Ok(()), 16));
         // Blocks 16 to 32: what the last write left, and nothing of before.
         assert!(read.pages[4].iter().all(|byte| *byte == 7) && read.pages[3].iter().all(|byte| *byte == 0), "{mode:?}");
-        assert_eq!(rig.request(Op::Read, 20, 0, None).pages[0][..], [7; 4096]);
+        assert_eq!(rig.request(Op::Read, 20, 0, Origin::Client).pages[0][..], [7; 4096]);
         rig.settle();
     }
 }

@@ -1,7 +1,7 @@
 //! The shards behind a front, on devices in memory that answer in any order: what is read is what was written, in every mode, while blocks
 //! are evicted, destaged, moved and dropped. Crashes and faults are the simulator's.
 
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, Target, VolumeOptions};
 use engine::front::{Front, FrontAction};
 use engine::index::Census;
 use engine::key::mix;
@@ -270,18 +270,7 @@ fn life(seed: u64, ram_blocks: u64, content: Option<Treatment>, mut modes: Vec<V
             next_id += 1;
             let fua = rig.chance(4) == 0 && op != Op::Read && op != Op::Flush;
             let volume_index = VolumeIndex(volume as u16);
-            let request = Request {
-                id,
-                volume: volume_index,
-                op,
-                fua,
-                start_sector: start,
-                sectors: sectors as u32,
-                pages,
-                bypass: None,
-                wanted: false,
-                range: None,
-            };
+            let request = Request::new(id, volume_index, op, start, sectors as u32, Origin::Client).fua(fua).pages(pages);
             rig.front.submit(request);
             if op == Op::Read {
                 reads.push((id, volume, from, to));
@@ -409,18 +398,7 @@ fn a_volume_whose_device_was_let_go_comes_back_with_all_it_had() {
             page[..8].copy_from_slice(&(id + 1000).to_le_bytes());
             let (pages, volume) = (PageVec::from_iter([page.freeze()]), VolumeIndex(volume));
             let start_sector = block * 8;
-            rig.front.submit(Request {
-                id,
-                volume,
-                op: Op::Write,
-                fua: false,
-                start_sector,
-                sectors: 8,
-                pages,
-                bypass: None,
-                wanted: false,
-                range: None,
-            });
+            rig.front.submit(Request::new(id, volume, Op::Write, start_sector, 8, Origin::Client).pages(pages));
             rig.settle();
         };
         (0..40).for_each(|block| write(&mut rig, block, 0, block * 13));
@@ -433,18 +411,7 @@ fn a_volume_whose_device_was_let_go_comes_back_with_all_it_had() {
         for block in [0, 13] {
             rig.shards.iter_mut().for_each(|shard| {
                 let (op, pages) = (Op::Read, PageVec::new());
-                let request = Request {
-                    id: 77,
-                    volume: VolumeIndex(0),
-                    op,
-                    fua: false,
-                    start_sector: block * 8,
-                    sectors: 8,
-                    pages,
-                    bypass: None,
-                    wanted: false,
-                    range: None,
-                };
+                let request = Request::new(77, VolumeIndex(0), op, block * 8, 8, Origin::Client).pages(pages);
                 shard.submit(rig.now_ns, request);
                 assert!(matches!(shard.poll_action(), Some(Action::Reply(Reply { result: Err(_), .. }))), "it takes no requests");
             });
@@ -479,18 +446,7 @@ fn cold_dirty_blocks_go_home_before_their_segment_is_the_tail() {
         page[..8].copy_from_slice(&id.to_le_bytes());
         let pages = PageVec::from_iter([page.freeze()]);
         let (volume, start_sector) = (VolumeIndex(0), block * 8);
-        rig.front.submit(Request {
-            id,
-            volume,
-            op: Op::Write,
-            fua: false,
-            start_sector,
-            sectors: 8,
-            pages,
-            bypass: None,
-            wanted: false,
-            range: None,
-        });
+        rig.front.submit(Request::new(id, volume, Op::Write, start_sector, 8, Origin::Client).pages(pages));
         rig.settle();
     };
     // Spread over all extents, so that both shards have some of each kind.
@@ -529,7 +485,7 @@ fn all_shards_together_keep_the_rate_of_destage() {
             // The first 30 blocks of each extent.
             let start_sector = (id / 30 * 256 + id % 30) * 8;
             let (volume, op, bypass) = (VolumeIndex(0), Op::Write, None);
-            rig.front.submit(Request { id, volume, op, fua: false, start_sector, sectors: 8, pages, bypass, wanted: false, range: None });
+            rig.front.submit(Request::new(id, volume, op, start_sector, 8, Origin::Client).around(bypass).pages(pages));
             rig.settle();
         }
         let dirty: Vec<u64> = rig.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).collect();

@@ -14,7 +14,7 @@ use crate::protocol::answer::out_header;
 use crate::protocol::{Answer, OUT_HEADER_BYTES};
 use crate::receiver::Receiver;
 use crate::table::{Noted, Table};
-use engine::api::{Op, Reply, Request};
+use engine::api::{Op, Origin, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PageVec, for_each_run};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
@@ -507,16 +507,5 @@ impl Noted {
 
 /// The volume's request for `work`.
 pub(crate) fn request(work: &Work, id: u64, pages: PageVec) -> Request {
-    Request {
-        id,
-        volume: ANY_VOLUME,
-        op: work.op,
-        fua: false,
-        start_sector: work.start_sector,
-        sectors: work.sectors,
-        pages,
-        bypass: None,
-        wanted: false,
-        range: None,
-    }
+    Request::new(id, ANY_VOLUME, work.op, work.start_sector, work.sectors, Origin::Client).pages(pages)
 }

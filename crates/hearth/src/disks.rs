@@ -27,7 +27,7 @@ impl Session {
                     exports: request::exports(export, *tls)?,
                 };
                 let path = path(name)?;
-                self.tell_before(&body.pool, body.size_bytes)?;
+                self.tell_before(&body.pool, Some(&body.name), body.size_bytes)?;
                 let send = || patiently("making the disk", || self.client.send("POST", "/disks", &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
                 let job = serde_json::from_value::<JobView>(answer).ok();
@@ -52,7 +52,7 @@ impl Session {
                 let body = DiskSet { size_bytes: Some(quantity::size("--size", size)?), lose_content: *lose_content, exports: None };
                 let path = path(name)?;
                 let before: DiskView = self.client.get(&path)?;
-                self.tell_before(&before.pool, body.size_bytes.unwrap_or(0).saturating_sub(before.size_bytes))?;
+                self.tell_before(&before.pool, None, body.size_bytes.unwrap_or(0).saturating_sub(before.size_bytes))?;
                 let send = || patiently("changing the size", || self.client.send("PATCH", &path, &body));
                 let answer: serde_json::Value = begin(&self.interrupt, send)?;
                 let job = serde_json::from_value::<JobView>(answer).ok();
@@ -88,13 +88,16 @@ impl Session {
 
 impl Session {
     /// Before a disk takes `bytes` more: what that costs the cache, if it has to give the room.
-    fn tell_before(&self, pool: &str, bytes: u64) -> Result<(), Failure> {
+    fn tell_before(&self, pool: &str, new: Option<&str>, bytes: u64) -> Result<(), Failure> {
         if self.json || bytes == 0 {
             return Ok(());
         }
         let disks: Vec<DiskView> = self.client.get("/disks")?;
-        // A pool that is not there is told by what follows.
+        // What is refused is told by what follows.
         let Ok(pool) = self.client.get::<PoolView>(&format!("/pools/{pool}")) else { return Ok(()) };
+        if pool.cached_bytes.is_none() || bytes >= pool.size_bytes || disks.iter().any(|disk| Some(disk.name.as_str()) == new) {
+            return Ok(());
+        }
         let taken_bytes: u64 = disks.iter().filter(|disk| disk.pool == pool.name).map(|disk| disk.size_bytes).sum();
         if bytes <= pool.disks_bytes.saturating_sub(taken_bytes) {
             return Ok(());

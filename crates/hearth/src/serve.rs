@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use types::counted;
 
 /// Runs until a signal.
@@ -168,17 +168,24 @@ fn check_own_places(settings: &ServeSettings) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Signals that end the daemon and come within this time are one.
+const ONE_WISH: Duration = Duration::from_millis(200);
+
 /// The first signal that ends the daemon is told, the second ends the process. SIGHUP does neither: who logs out, or closes the
 /// terminal, has volumes that others use.
 fn signals(told: Sender<Told>) -> Result<(), Failure> {
     let failed = |e| Failure::failed(format!("signals cannot be watched ({e})"), "");
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     spawn("signals", move || {
-        let mut ends = false;
+        let mut ends_since: Option<Instant> = None;
         for signal in signals.forever() {
             if signal == SIGHUP {
                 tracing::info!("SIGHUP: the daemon goes on; SIGTERM stops it");
-            } else if std::mem::replace(&mut ends, true) {
+            } else if let Some(since) = ends_since.replace(Instant::now()) {
+                // One wish may come twice: to the process, and to its group.
+                if since.elapsed() < ONE_WISH {
+                    continue;
+                }
                 say("hearth: second signal: exiting at once; the next start recovers as after a crash");
                 logs::finish();
                 signal_hook::low_level::exit(128 + signal);

@@ -12,7 +12,7 @@ use crate::protocol::{Command, ReplyBytes, RequestHeader, Session, Verdict};
 use crate::receiver::{Piece, Receiver};
 use crate::sender::{Departed, Head, Outgoing, Sender};
 use crate::slots::{Kind, PartId, Slots};
-use engine::api::{Op, Reply, Request, RequestError};
+use engine::api::{Op, Origin, Reply, Request, RequestError};
 use page::{PAGE_BYTES, PageVec};
 use runtime::{Context, Refused};
 use std::sync::Arc;
@@ -387,16 +387,14 @@ impl Transmission {
 }
 
 fn request(part: PartId, op: Op, fua: bool, offset_bytes: u64, length_bytes: u32, pages: PageVec) -> Request {
-    Request {
-        id: part.to_u64(),
-        volume: VolumeIndex(0),
+    Request::new(
+        part.to_u64(),
+        VolumeIndex(0),
         op,
-        fua,
-        start_sector: offset_bytes / SECTOR_BYTES,
-        sectors: (u64::from(length_bytes) / SECTOR_BYTES) as u32,
-        pages,
-        bypass: None,
-        wanted: false,
-        range: None,
-    }
+        offset_bytes / SECTOR_BYTES,
+        (u64::from(length_bytes) / SECTOR_BYTES) as u32,
+        Origin::Client,
+    )
+    .fua(fua)
+    .pages(pages)
 }

@@ -6,7 +6,7 @@
 //! flight brings counts as cached.
 #![forbid(unsafe_code)]
 
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Request, Target, VolumeOptions};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
@@ -14,7 +14,7 @@ use format::checkpoint::LogEnd;
 use page::{Page, PageMutVec, PagePool, PageVec};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use types::{BLOCK_BYTES, BLOCK_SECTORS, BypassReason, EXTENT_BLOCKS, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_BLOCKS, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId, VolumeIndex};
 
 /// Segments of the log, unless a segment would be smaller or larger than the format allows or than the default.
 const SEGMENTS: u64 = 64;
@@ -90,7 +90,7 @@ impl Replica {
     /// # Panics
     /// If the blocks are not of one extent.
     pub fn access(&mut self, volume: u32, first: u64, blocks: u64, write: bool) -> u64 {
-        self.send(volume, first, blocks, write, None)
+        self.send(volume, first, blocks, write, Origin::Client)
     }
 
     /// A read of a sequential stream, which may hit and inserts nothing. How many of the blocks were not cached.
@@ -98,7 +98,7 @@ impl Replica {
     /// # Panics
     /// If the blocks are not of one extent.
     pub fn read_as_stream(&mut self, volume: u32, first: u64, blocks: u64) -> u64 {
-        self.send(volume, first, blocks, false, Some(BypassReason::Stream))
+        self.send(volume, first, blocks, false, Origin::Stream)
     }
 
     /// These blocks will not be used again soon ([`Command::Cold`]).
@@ -109,7 +109,7 @@ impl Replica {
         self.settle();
     }
 
-    fn send(&mut self, volume: u32, first: u64, blocks: u64, write: bool, bypass: Option<BypassReason>) -> u64 {
+    fn send(&mut self, volume: u32, first: u64, blocks: u64, write: bool, origin: Origin) -> u64 {
         assert!(blocks > 0 && first / EXTENT_BLOCKS == (first + blocks - 1) / EXTENT_BLOCKS, "blocks of one extent");
         let volume = self.volume(volume);
         let mut missing = 0;
@@ -118,18 +118,15 @@ impl Replica {
             missing += u64::from(!coming && !self.shard.holds(volume, block));
         }
         let pages: PageVec = if write { (0..blocks).map(|_| self.zero_page.clone()).collect() } else { PageVec::new() };
-        let request = Request {
-            id: self.next_id,
+        let request = Request::new(
+            self.next_id,
             volume,
-            op: if write { Op::Write } else { Op::Read },
-            fua: false,
-            start_sector: first * BLOCK_SECTORS,
-            sectors: (blocks * BLOCK_SECTORS) as u32,
-            pages,
-            bypass,
-            wanted: false,
-            range: None,
-        };
+            if write { Op::Write } else { Op::Read },
+            first * BLOCK_SECTORS,
+            (blocks * BLOCK_SECTORS) as u32,
+            origin,
+        )
+        .pages(pages);
         self.next_id += 1;
         self.in_flight += 1;
         self.shard.submit(self.now_ns, request);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{SIZE_SECTORS, data_of, fill, hammer, one_request, open, request};
 use device::model::{DiskModel, ModelSet};
-use engine::api::{Op, Request, RequestError};
+use engine::api::{Op, RequestError};
 use runtime::{BareVolumeOptions, Part, RequestClass, Runtime, RuntimeOptions, VolumeRef};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -52,11 +52,11 @@ fn a_long_hole_in_a_modelled_disk_costs_commands_and_moves_nothing() {
     let (data, of) = (vec![7; 4096], volume.clone());
     let written = one_request(&runtime, &volume, move |cx| {
         let pages = fill(cx.allocate_pages(&of, 1).expect("pages"), 0, &data);
-        Request { pages, ..request(1, Op::Write, 0, 8) }
+        request(1, Op::Write, 0, 8).pages(pages)
     });
     assert_eq!(written.result, Ok(()));
     for fua in [false, true] {
-        let freed = one_request(&runtime, &volume, move |_| Request { fua, ..request(2, Op::PunchHole, 0, LONG_SECTORS) });
+        let freed = one_request(&runtime, &volume, move |_| request(2, Op::PunchHole, 0, LONG_SECTORS).fua(fua));
         assert_eq!(freed.result, Ok(()));
     }
     let read = one_request(&runtime, &volume, |_| request(3, Op::Read, 0, 8));
@@ -136,10 +136,10 @@ fn zeroes_are_zeroes_and_other_sectors_are_left_alone() {
         let written = one_request(&runtime, &volume, move |cx| {
             let pages = cx.allocate_pages(&target, 9).expect("an idle pool has room");
             let pages = fill(pages, 3, &[0xA5; 64 * 512]);
-            engine::api::Request { pages, ..request(1, Op::Write, 3, 64) }
+            request(1, Op::Write, 3, 64).pages(pages)
         });
         assert_eq!(written.result, Ok(()));
-        let trimmed = one_request(&runtime, &volume, move |_| engine::api::Request { fua, ..request(2, op, 5, 37) });
+        let trimmed = one_request(&runtime, &volume, move |_| request(2, op, 5, 37).fua(fua));
         assert_eq!(trimmed.result, Ok(()));
         let read = one_request(&runtime, &volume, |_| request(3, Op::Read, 3, 64));
         let expected: Vec<u8> = (3..67).flat_map(|sector| [if (5..42).contains(&sector) { 0 } else { 0xA5 }; 512]).collect();
@@ -171,7 +171,7 @@ fn parts_of_a_device_are_one_volume() {
     (0..PARTS).for_each(|number| file.write_all_at(&guard, 2 * number * part_bytes).unwrap());
     file.sync_all().unwrap();
     for (op, fua) in [(Op::WriteZeroes, true), (Op::Discard, true), (Op::WriteZeroes, false)] {
-        let all = one_request(&runtime, &volume, move |_| engine::api::Request { fua, ..request(2, op, 0, SIZE_SECTORS as u32) });
+        let all = one_request(&runtime, &volume, move |_| request(2, op, 0, SIZE_SECTORS as u32).fua(fua));
         assert_eq!(all.result, Ok(()), "{op:?}");
     }
     let done = hammer(&runtime, &volume, 5, 4000);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Chance, SIZE_SECTORS, Scripted, Wake, data_of, fill, hammer, one_request, open, request};
 use device::model::{DiskModel, ModelSet};
-use engine::api::{Command, Op, Outcome, Request, RequestError, VolumeOptions};
+use engine::api::{Command, Op, Outcome, RequestError, VolumeOptions};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use engine::stats::ContentStats;
@@ -203,7 +203,7 @@ fn a_destage_can_be_cancelled_and_resumed() {
         let target = volume.clone();
         let reply = one_request(&machine.runtime, &volume, move |cx| {
             let pages = cx.allocate_pages(&target, 1).expect("an idle pool has room");
-            Request { pages: fill(pages, 0, &[block as u8; 4096]), ..request(1, Op::Write, block * 8, 8) }
+            request(1, Op::Write, block * 8, 8).pages(fill(pages, 0, &[block as u8; 4096]))
         });
         assert_eq!(reply.result, Ok(()));
     }
@@ -364,7 +364,7 @@ fn reactors_without_time_leave_dirty_blocks_where_they_are() {
         let target = volume.clone();
         let make = move |cx: &mut Context<'_>| {
             let pages = cx.allocate_pages(&target, 1).expect("a page");
-            Request { pages: fill(pages, piece * 8, &[7; 4096]), ..request(1, Op::Write, piece * 8, 8) }
+            request(1, Op::Write, piece * 8, 8).pages(fill(pages, piece * 8, &[7; 4096]))
         };
         assert_eq!(one_request(&machine.runtime, &volume, make).result, Ok(()));
     };

@@ -4,7 +4,7 @@ mod common;
 
 use common::{data_of, device_over, fill, one_request, open, request};
 use device::Geometry;
-use engine::api::{Op, Request, RequestError};
+use engine::api::{Op, RequestError};
 use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
 use std::fs::OpenOptions;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn write(runtime: &Runtime, volume: &VolumeRef, start_sector: u64, data: Vec<u8>
     let reply = one_request(runtime, volume, move |cx| {
         let blocks = (start_sector % 8 + u64::from(sectors)).div_ceil(8) as usize;
         let pages = cx.allocate_pages(&target, blocks).expect("an idle pool has room");
-        Request { pages: fill(pages, start_sector, &data), ..request(1, Op::Write, start_sector, sectors) }
+        request(1, Op::Write, start_sector, sectors).pages(fill(pages, start_sector, &data))
     });
     reply.result
 }
@@ -66,7 +66,7 @@ fn zeroes_with_fua_fail_with_the_flush() {
     // It has no hole to punch: zeroes are written as pages.
     assert_eq!(one_request(&runtime, &volume, |_| request(1, Op::WriteZeroes, 0, 64)).result, Ok(()));
     assert_eq!(runtime.device_stats(&device).unwrap().trimmed_bytes, 64 * 512);
-    let discarded = one_request(&runtime, &volume, |_| Request { fua: true, ..request(1, Op::Discard, 0, 64) });
+    let discarded = one_request(&runtime, &volume, |_| request(1, Op::Discard, 0, 64).fua(true));
     assert_eq!(discarded.result, Err(RequestError::Io));
     runtime.shutdown(PATIENCE).unwrap();
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{Scripted, Wake, fill, one_request, open, request};
 use device::Geometry;
 use device::model::{DiskModel, ModelSet};
-use engine::api::{Command, Op, Reply, Request, RequestError, VolumeOptions};
+use engine::api::{Command, Op, Reply, RequestError, VolumeOptions};
 use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use format::Layout;
@@ -292,7 +292,7 @@ fn a_pool_whose_ssd_hangs_ends_as_a_crash_would_end_it() {
     assert!(stop.wait(PATIENCE).expect("nobody answers any more").unwrap_err().contains("SSD does not answer"));
     let late = runtime.command(&pool, Command::Destage { token: 0, volume: INDEX }).unwrap();
     assert!(late.wait(PATIENCE).expect("nobody answers any more").is_err());
-    let refused = one_request(&runtime, &volume, |_| Request { fua: true, ..request(2, Op::Discard, 0, 8) });
+    let refused = one_request(&runtime, &volume, |_| request(2, Op::Discard, 0, 8).fua(true));
     assert_eq!(refused.result, Err(RequestError::Shutdown));
     runtime.remove_volume(&volume, PATIENCE).unwrap();
     assert!(runtime.remove_pool(&pool, PATIENCE).is_err(), "it gives no shards for a checkpoint");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SIZE_SECTORS, Scripted, Wake, data_of, fill, hammer, one_request, open, request};
-use engine::api::{Op, Request};
+use engine::api::Op;
 use io_uring::{opcode, types::Fd};
 use runtime::{BareVolumeOptions, Context, Runtime, RuntimeOptions, VolumeRef};
 use std::io::{Read, Write};
@@ -160,7 +160,7 @@ fn what_one_reactor_writes_the_other_reads() {
         let target = volume.clone();
         let written = one_request(&runtime, &volume, move |cx| {
             let pages = cx.allocate_pages(&target, 2).unwrap();
-            Request { fua: true, pages: fill(pages, 5, &[round; 8 * 512]), ..request(1, Op::Write, 5, 8) }
+            request(1, Op::Write, 5, 8).fua(true).pages(fill(pages, 5, &[round; 8 * 512]))
         });
         assert_eq!(written.result, Ok(()));
         let read = one_request(&runtime, &volume, |_| request(2, Op::Read, 5, 8));

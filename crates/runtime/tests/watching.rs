@@ -3,7 +3,7 @@
 mod common;
 
 use common::{fill, one_request, open, request};
-use engine::api::{Op, Outcome, Request};
+use engine::api::{Op, Origin, Outcome, Request};
 use engine::tap::{SAMPLES_MAX, line_hash};
 use runtime::{BareVolumeOptions, Context, PageSeen, Runtime, RuntimeOptions, Sight, Tapped, VolumeRef};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn taken(runtime: &Runtime) -> Tapped {
 
 fn write(cx: &mut Context<'_>, volume: &VolumeRef, start_sector: u64, data: &[u8]) -> Request {
     let pages = cx.allocate_pages(volume, data.len().div_ceil(4096)).expect("a page");
-    Request { pages: fill(pages, start_sector, data), ..request(1, Op::Write, start_sector, (data.len() / 512) as u32) }
+    request(1, Op::Write, start_sector, (data.len() / 512) as u32).pages(fill(pages, start_sector, data))
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_watched_volume_is_seen_and_others_are_not() {
     one_request(&runtime, &volume, written(2, 800));
     one_request(&runtime, &volume, written(3, 808));
     one_request(&runtime, &volume, |_| request(1, Op::Read, 80, 16));
-    one_request(&runtime, &volume, |_| Request { wanted: true, ..request(1, Op::Read, 160, 8) });
+    one_request(&runtime, &volume, |_| Request::read(1, runtime::ANY_VOLUME, 160, 8, Origin::Warm));
     one_request(&runtime, &volume, |_| request(1, Op::Read, 801, 7));
     one_request(&runtime, &volume, |_| request(1, Op::Discard, 80, 32));
     one_request(&runtime, &volume, |_| request(1, Op::Flush, 0, 0));

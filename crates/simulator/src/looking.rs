@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::api::{Op, Reply, Request, RequestError};
+use engine::api::{Op, Origin, Reply, Request, RequestError};
 use engine::shard::{EXPLAIN_BLOCKS_MAX, Explained, Form, RecoveredBlock, Shard};
 use engine::trail::Recent;
 use types::{BLOCK_BYTES, BypassReason, EXTENT_SECTORS, VolumeIndex};
@@ -27,10 +27,9 @@ struct Part {
 impl Answers {
     /// A request goes to a shard.
     pub fn asked(&mut self, shard: u16, request: &Request) {
-        let Request { id, volume, op, start_sector, sectors, bypass, range, .. } = *request;
+        let Request { id, volume, op, start_sector, sectors, .. } = *request;
         // What no client waits for leaves no trace, and a range request leaves it elsewhere.
-        let is_for_nobody = op == Op::Read && bypass == Some(BypassReason::Stream);
-        if op != Op::Flush && range.is_none() && !is_for_nobody {
+        if op != Op::Flush && !request.is_step() && request.origin() != Origin::Look {
             self.asked.insert((shard, id), Part { volume: volume.0, op, start_sector, sectors });
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use engine::api::{Command, Completion, Io, IoError, IoId, IoKind, Op, Outcome, Reply, Request, RequestError, Target};
+use engine::api::{Command, Completion, Io, IoError, IoId, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target};
 use page::{PageMutVec, PagePool, PageVec};
 
 use crate::disk::blocking::Blocking;
@@ -201,7 +201,7 @@ impl Plain {
         }
         // A discard with FUA promises durability, which a discard alone does not give.
         if request.fua && request.op == Op::Discard && self.bug != Bug::FuaIgnored {
-            let flush = Request { op: Op::Flush, fua: false, pages: PageVec::new(), ..request };
+            let flush = Request::new(request.id, request.volume, Op::Flush, 0, 0, Origin::Client);
             return self.begin(flush);
         }
         let pages: PageVec = pages.into_iter().map(|page| page.freeze()).collect();

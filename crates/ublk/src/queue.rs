@@ -13,7 +13,7 @@
 use crate::switch::{Switch, Way};
 use crate::table::Table;
 use crate::uapi::{COMMIT_AND_FETCH, Descriptor, FETCH, Operation, data_offset, io_command};
-use engine::api::{Op, Reply, Request, RequestError};
+use engine::api::{Op, Origin, Reply, Request, RequestError};
 use io_uring::{opcode, types as ring};
 use page::{PageMut, PageMutVec, PageVec, for_each_run, for_each_run_mut};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
@@ -271,18 +271,16 @@ impl Queue {
             }
             pages = empty.into_iter().map(PageMut::freeze).collect();
         }
-        let request = Request {
-            id: self.turn << TAG_BITS | u64::from(tag),
-            volume: ANY_VOLUME,
-            op: slot.op,
-            fua: slot.asked.fua && slot.op != Op::Flush,
-            start_sector: if slot.op == Op::Flush { 0 } else { slot.asked.start_sector },
-            sectors: if slot.op == Op::Flush { 0 } else { slot.asked.sectors },
-            pages,
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let request = Request::new(
+            self.turn << TAG_BITS | u64::from(tag),
+            ANY_VOLUME,
+            slot.op,
+            if slot.op == Op::Flush { 0 } else { slot.asked.start_sector },
+            if slot.op == Op::Flush { 0 } else { slot.asked.sectors },
+            Origin::Client,
+        )
+        .fua(slot.asked.fua && slot.op != Op::Flush)
+        .pages(pages);
         if !self.refused.is_empty() {
             self.refused.push_back(request);
             return true;

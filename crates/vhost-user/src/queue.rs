@@ -17,7 +17,7 @@ use crate::resumption::{PATIENCE, Resumption};
 use crate::ring::{Broken, Ring};
 use crate::slot::{Slot, Work, copy_in, copy_out, part_of, skip_bytes};
 use crate::wishes::{EndOfQueue, Line, Wishes};
-use engine::api::{Op, Reply, Request};
+use engine::api::{Op, Origin, Reply, Request};
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PAGE_BYTES, PageMut, PageVec};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
@@ -326,18 +326,10 @@ impl Queue {
             self.current = None;
             self.all_submitted = Some(head);
         }
-        let request = Request {
-            id: u64::from(head) | u64::from(part) << 16,
-            volume: ANY_VOLUME,
-            op,
-            fua: self.wishes.write_through,
-            start_sector: range.start_sector,
-            sectors: range.sectors,
-            pages,
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let request =
+            Request::new(u64::from(head) | u64::from(part) << 16, ANY_VOLUME, op, range.start_sector, range.sectors, Origin::Client)
+                .fua(self.wishes.write_through)
+                .pages(pages);
         self.submit(cx, request)
     }
 

@@ -89,6 +89,26 @@ impl Manager {
         self.pool_view(&pool.name)
     }
 
+    /// What a path that cannot be looked at is to this daemon, if it is something.
+    fn own_use_of(&self, path: &str) -> Option<ControlError> {
+        let (pools, volumes) = {
+            let state = &self.memory().state;
+            (state.pools.clone(), state.volumes.clone())
+        };
+        let is = |other: &str| self.data().canonical(path) == self.data().canonical(other);
+        let pool = pools.iter().find(|pool| is(&pool.ssd)).map(|pool| {
+            (format!("it is the SSD of the pool \"{}\", which is here already", pool.name), format!("see `hearth pool show {}`", pool.name))
+        });
+        let of_volume = || {
+            volumes.iter().find(|volume| is(&volume.backing)).map(|volume| {
+                let problem = format!("it is the backing device of the volume \"{}\"", volume.name);
+                (problem, "give the SSD of a pool: `hearth devices` lists them".into())
+            })
+        };
+        let (problem, remedy) = pool.or_else(of_volume)?;
+        Some(super::pools::device(path, problem, remedy, Kind::Conflict))
+    }
+
     fn plan_import(&self, import: &PoolImport) -> Result<Plan, ControlError> {
         self.check_not_on_own(&import.ssd)?;
         let facts = self.data().examine_ssd(&import.ssd).map_err(|error| match error {
@@ -98,12 +118,19 @@ impl Manager {
                 "check the path with `lsblk`".into(),
                 Kind::NotFound,
             ),
-            other => other,
+            // What hearth itself serves is locked.
+            other => self.own_use_of(&import.ssd).unwrap_or(other),
         })?;
         let here = facts.pool.and_then(|uuid| self.memory().state.pools.iter().find(|pool| pool.uuid == uuid).cloned());
         if let Some(pool) = here.as_ref().filter(|pool| !self.is_older_than_ssd(&pool.name)) {
             let problem = format!("it is the SSD of the pool \"{}\" here", pool.name);
-            let remedy = format!("see `hearth pool show {}`; start it with `hearth pool start {0}`", pool.name);
+            let has_moved = self.data().canonical(&import.ssd) != self.data().canonical(&pool.ssd);
+            let remedy = match self.data().examine_ssd(&pool.ssd) {
+                Err(ControlError::Unknown { .. }) if has_moved && !pool.ssd.starts_with("/dev/") => {
+                    format!("move it back to {}, then start it with `hearth pool start {}`", pool.ssd, pool.name)
+                }
+                _ => format!("see `hearth pool show {}`; start it with `hearth pool start {0}`", pool.name),
+            };
             return Err(super::pools::device(&import.ssd, problem, remedy, Kind::Conflict));
         }
         if let Some(user) = &facts.in_use {

@@ -4,8 +4,9 @@
 //!
 //! | change of exports | after a crash here, the start |
 //! |---|---|
-//! | 0. exports that go are taken back, none of which is in use | offers them as before |
-//! | 1. save the new list, then offer what is new | offers the new ones |
+//! | 0. save old and new ones together, then offer what is new, but for what needs the place of one that goes | offers both |
+//! | 1. exports that go are taken back, none of which is in use | offers both |
+//! | 2. save the new list, then offer what is left | offers the new ones |
 
 use super::volumes::{check_tls_names, unique_exports};
 use super::{Manager, Severity};
@@ -33,6 +34,15 @@ impl ExportChange {
         let going = before.iter().filter(|export| !exports.contains(export)).copied().collect();
         let coming = exports.iter().filter(|export| !before.contains(export)).copied().collect();
         Ok(ExportChange { exports, going, coming })
+    }
+
+    /// What is new and can be offered beside what goes: another address, and no second block device.
+    fn beside(&self) -> Vec<Export> {
+        let gives_place = |export: &Export| {
+            let same_address = |own: &&Export| own.tcp_address().is_some() && own.tcp_address() == export.tcp_address();
+            self.going.iter().any(|own| same_address(&own) || own.is_device() && export.is_device())
+        };
+        self.coming.iter().filter(|export| !gives_place(export)).copied().collect()
     }
 
     /// Whether nothing changes.
@@ -82,6 +92,16 @@ impl Manager {
         }
         self.check_export_change(before, &change)?;
         let runs = self.volume_attached(&before.name);
+        let beside = change.beside();
+        if runs && !beside.is_empty() {
+            let both: Vec<Export> = before.exports.iter().chain(&beside).copied().collect();
+            // Clients of what goes are not cut off for a change that cannot be.
+            let made = self.save_exports(&before.name, &both, &options.tls_names).and_then(|both| self.export_missing(&both));
+            if let Err(error) = made {
+                self.export_as_before(before, &beside);
+                return Err(error);
+            }
+        }
         let withdrawn = self.withdraw_some(before, &change.going, Withdrawal::IfUnused);
         let saved = withdrawn.and_then(|()| self.save_exports(&before.name, &change.exports, &options.tls_names));
         let made = saved.and_then(|after| if runs { self.export_missing(&after) } else { Ok(()) });

@@ -396,6 +396,11 @@ impl Manager {
                 };
                 Err(device(ssd, format!("it holds {what}"), remedy, Kind::Conflict))
             }
+            // A disk that was used before may hold anything. A file that holds something was hardly made for a cache.
+            None if !create.force && facts.is_file && !self.data().is_blank(ssd)? => {
+                let remedy = "choose another file, or give --force to overwrite it (its content is then lost)".to_string();
+                Err(device(ssd, "it is not empty, and what it holds is not known".into(), remedy, Kind::Conflict))
+            }
             _ => Ok(()),
         }
     }
@@ -434,11 +439,8 @@ impl Manager {
                 continue;
             }
             if let Some(how) = self.data().overlap(path, &ssd)? {
-                let remedy = format!(
-                    "choose another device: an SSD belongs to one pool and can never be a backing device; `hearth pool replace {pool} --ssd \
-                     {ssd} --force` formats it anew for that pool, `hearth pool destroy {pool}` gives it free"
-                );
-                return Err(device(path, format!("it is the SSD of the pool \"{pool}\" ({how})"), remedy, Kind::Conflict));
+                let is_it = self.data().canonical(path) == self.data().canonical(&ssd);
+                return Err(self.overlaps_ssd(path, &pool, &ssd, if is_it { None } else { Some(how) }));
             }
         }
         for (volume, backing) in backings {
@@ -449,11 +451,29 @@ impl Manager {
                 && !self.is_not_of(path, &volume)
             {
                 let remedy = "choose another device: two users would destroy each other's data";
-                let problem = format!("it is the backing device of the volume \"{volume}\" ({how})");
+                let is_it = self.data().canonical(path) == self.data().canonical(&backing);
+                let how = if is_it { String::new() } else { format!(" ({how})") };
+                let problem = format!("it is the backing device of the volume \"{volume}\"{how}");
                 return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
         }
         Ok(())
+    }
+
+    /// A path is, or has bytes of, the SSD of a pool: `how`, unless it is the same path.
+    fn overlaps_ssd(&self, path: &str, pool: &str, ssd: &str, how: Option<String>) -> ControlError {
+        let Some(how) = how else {
+            let remedy = format!(
+                "choose another device: an SSD belongs to one pool and can never be a backing device; `hearth pool replace {pool} --ssd \
+                 {ssd} --force` formats it anew for that pool, `hearth pool destroy {pool}` gives it free"
+            );
+            return device(path, format!("it is the SSD of the pool \"{pool}\""), remedy, Kind::Conflict);
+        };
+        // Of a disk that carries the file of an SSD, what else it carries says more.
+        let user = self.data().examine_ssd(path).ok().and_then(|facts| facts.in_use).map(|user| format!("it is in use ({user}), and "));
+        let problem = format!("{}has bytes of the SSD of the pool \"{pool}\" ({how})", user.unwrap_or_else(|| "it ".into()));
+        let remedy = "choose another device: one that shares bytes with a pool's SSD can be neither an SSD nor a backing device";
+        device(path, problem, remedy.into(), Kind::Conflict)
     }
 
     /// Whether a device has the name that the backing device of a volume had, and is another one: names change hands while a volume is not attached.

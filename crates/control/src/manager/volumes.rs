@@ -391,6 +391,13 @@ pub(super) fn unique_exports(exports: &[Export]) -> Result<Vec<Export>, ControlE
             });
         }
     }
+    if let Some(export) = exports.iter().find(|export| export.tcp_address().is_some_and(|address| address.port() == 0)) {
+        return Err(ControlError::BadOption {
+            option: "--export",
+            problem: format!("{export} has the port 0, which would be another one after each start"),
+            remedy: "give a port from 1 to 65535, for instance 10809".into(),
+        });
+    }
     if exports.iter().filter(|export| export.is_device()).count() > 1 {
         return Err(ControlError::BadOption {
             option: "--export",

@@ -7,7 +7,7 @@ use crate::page_kinds::{BLANK_PAGE, kind_of};
 use crate::state::VolumeRecord;
 use applications::streams::PageAt;
 use applications::{Certainty, Native};
-use engine::api::{Command, Op, Outcome, Reply, Request, RequestError};
+use engine::api::{Command, Origin, Outcome, Reply, Request, RequestError};
 use engine::treatment::{PolicyMap, PolicyRange};
 use page::PageVec;
 use runtime::{Context, Endpoint, PageSeen, VolumeRef};
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use types::{BLOCK_BYTES, BypassReason, SECTOR_BYTES, Treatment, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, SECTOR_BYTES, Treatment, VolumeId, VolumeIndex};
 
 /// How long a look waits for the reactors.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -160,20 +160,7 @@ struct Reader {
 
 impl Reader {
     fn ask(&mut self, cx: &mut Context<'_>) {
-        let request = Request {
-            id: 0,
-            volume: VolumeIndex(0),
-            op: Op::Read,
-            fua: false,
-            start_sector: self.start_sector,
-            sectors: self.sectors,
-            pages: PageVec::new(),
-            // What is cached is served, and nothing enters, whatever the policy of the place. The read is ours, no client's, and no part of
-            // a stream, as a gap of a warm-up is: it counts as an own read.
-            bypass: Some(BypassReason::Stream),
-            wanted: true,
-            range: None,
-        };
+        let request = Request::read(0, VolumeIndex(0), self.start_sector, self.sectors, Origin::Look);
         self.asked = self.asked || cx.submit(&self.volume, request).is_ok();
     }
 

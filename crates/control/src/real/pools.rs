@@ -10,7 +10,7 @@ use super::{Machine, devices, disks, failed, locked};
 use crate::datapath::{DeviceUse, Life, Notice, PoolStarted};
 use crate::error::ControlError;
 use crate::state::{PoolPhase, PoolRecord, VolumeRecord};
-use device::{Access, OpenDevice};
+use device::{Access, BlockingDevice, DeviceKind, OpenDevice};
 use engine::api::{Command, Event};
 use engine::medium::Medium;
 use engine::shard::{Proof, Shard};
@@ -119,7 +119,12 @@ impl Machine {
         match superblock::load(&mut medium) {
             Ok(state) if state.superblock.uuid == record.uuid.0 => {
                 let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
-                wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))
+                wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))?;
+                if ssd.kind() == DeviceKind::RegularFile {
+                    // Its file system gets the room back, and the file is blank for who uses it next. What is left is of no use.
+                    let _ = medium.0.discard(0, ssd.geometry().size_bytes);
+                }
+                Ok(())
             }
             // Somebody else's pool, or none that can be read: not ours to wipe.
             _ => Ok(()),

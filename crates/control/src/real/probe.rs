@@ -5,10 +5,9 @@ use super::{Machine, devices, failed, locked};
 use crate::error::{ControlError, Kind};
 use crate::state::PoolRecord;
 use device::{AlignedBuffer, Geometry};
-use engine::api::{Op, Reply, Request};
+use engine::api::{Origin, Reply, Request};
 use engine::superblock::OpenError;
 use format::superblock::Superblock;
-use page::PageVec;
 use runtime::{BareVolumeOptions, Context, DeviceOptions, DeviceRef, Endpoint, VolumeRef};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -186,18 +185,7 @@ impl Probe {
 
 impl Endpoint for Probe {
     fn start(&mut self, cx: &mut Context<'_>) {
-        let request = Request {
-            id: 0,
-            volume: VolumeIndex(0),
-            op: Op::Read,
-            fua: false,
-            start_sector: 0,
-            sectors: BLOCK_SECTORS as u32,
-            pages: PageVec::new(),
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let request = Request::read(0, VolumeIndex(0), 0, BLOCK_SECTORS as u32, Origin::Client);
         // The only request of its volume: there is room for it.
         if cx.submit(&self.volume, request).is_err() {
             self.end(cx);

@@ -7,13 +7,12 @@ use super::{Machine, failed};
 use crate::error::ControlError;
 use crate::preload::Piece;
 use crate::state::VolumeRecord;
-use engine::api::{Op, Reply, Request, RequestError};
-use page::PageVec;
+use engine::api::{Origin, Reply, Request, RequestError};
 use runtime::{Context, Endpoint, Refused, VolumeRef};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use types::{BypassReason, SECTOR_BYTES, VolumeIndex};
+use types::{SECTOR_BYTES, VolumeIndex};
 
 /// Reads in flight: while one is on its way back, the disk reads the next one. Of up to 1 MiB each they keep the disks of an array busy too, whose
 /// chunks are smaller. More would keep clients waiting.
@@ -86,20 +85,11 @@ impl Warmer {
     }
 }
 
-/// A gap is wanted too, though not in the cache: the read is ours, no client's, and no part of a stream.
+/// A gap between two pieces is read, too, but stays out of the cache.
 fn request(number: usize, piece: Piece) -> Request {
-    Request {
-        id: number as u64,
-        volume: VolumeIndex(0),
-        op: Op::Read,
-        fua: false,
-        start_sector: piece.at_bytes / SECTOR_BYTES,
-        sectors: (piece.length_bytes / SECTOR_BYTES) as u32,
-        pages: PageVec::new(),
-        bypass: (!piece.is_kept).then_some(BypassReason::Stream),
-        wanted: true,
-        range: None,
-    }
+    let origin = if piece.is_kept { Origin::Warm } else { Origin::Look };
+    let (start_sector, sectors) = (piece.at_bytes / SECTOR_BYTES, (piece.length_bytes / SECTOR_BYTES) as u32);
+    Request::read(number as u64, VolumeIndex(0), start_sector, sectors, origin)
 }
 
 impl Endpoint for Warmer {

@@ -208,7 +208,7 @@ impl Ranges {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::{Op, Request, VolumeOptions};
+    use crate::api::{Op, Origin, Request, VolumeOptions};
     use crate::front::{Front, FrontAction};
     use page::PageVec;
     use types::{BypassReason, EXTENT_SECTORS, VolumeId, VolumeIndex};
@@ -219,18 +219,7 @@ mod tests {
         let (volume, sectors, pages) = (VolumeIndex(0), EXTENT_SECTORS as u32, PageVec::new());
         let mut front = Front::new(1);
         front.set_volume(volume, VolumeId(1), VolumeOptions::default());
-        let discard = Request {
-            id: 7,
-            volume,
-            op: Op::Discard,
-            fua: false,
-            start_sector: 0,
-            sectors,
-            pages,
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let discard = Request::new(7, volume, Op::Discard, 0, sectors, Origin::Client).pages(pages);
         for (op, reason) in [(Op::Discard, None), (Op::PunchHole, None), (Op::WriteZeroes, Some(BypassReason::Size))] {
             front.submit(Request { op, ..discard.clone() });
             let Some(FrontAction::ToShard(_, part)) = front.poll() else { panic!("no part") };

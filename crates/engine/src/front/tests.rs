@@ -1,22 +1,11 @@
 //! Requests through a front whose shards are played by the test.
 
 use super::*;
-use crate::api::{RangeReply, RangeStep, RangeWrite};
+use crate::api::{Origin, RangeReply, RangeStep, RangeWrite};
 use page::PagePool;
 
 fn request(op: Op, start_sector: u64, sectors: u32) -> Request {
-    Request {
-        id: 7,
-        volume: VolumeIndex(0),
-        op,
-        fua: false,
-        start_sector,
-        sectors,
-        pages: PageVec::new(),
-        bypass: None,
-        wanted: false,
-        range: None,
-    }
+    Request::new(7, VolumeIndex(0), op, start_sector, sectors, Origin::Client)
 }
 
 fn front(shards: u16) -> Front {
@@ -64,7 +53,7 @@ fn answer_all(front: &mut Front) -> Vec<bool> {
     while let Some(action) = front.poll() {
         if let FrontAction::ToShard(shard, part) = action {
             around.push(part.bypass.is_some());
-            assert!(!part.wanted || part.op == Op::Write && part.bypass.is_none(), "{part:?}");
+            assert!(!part.in_burst || part.op == Op::Write && part.bypass.is_none(), "{part:?}");
             let reply = Reply { id: part.id, result: Ok(()), pages: PageVec::new(), outcome: Outcome::WriteBack, range: None };
             front.shard_reply(shard, reply);
         }
@@ -219,26 +208,26 @@ fn one_failed_part_fails_the_request() {
 }
 
 #[test]
-fn what_is_wanted_passes_size_and_streams_but_not_pass_through() {
+fn what_hearth_reads_itself_passes_size_and_streams_but_not_pass_through() {
     let mut front = front(1);
     let options = VolumeOptions { max_io_bytes: 4096, sequential_cutoff_bytes: Some(8192), ..VolumeOptions::default() };
-    let mut bypass_of = |options: &VolumeOptions, wanted, start_sector, sectors| {
+    let mut bypass_of = |options: &VolumeOptions, origin, start_sector, sectors| {
         front.set_volume(VolumeIndex(0), VolumeId(1), options.clone());
-        front.submit(Request { wanted, ..request(Op::Read, start_sector, sectors) });
+        front.submit(Request::read(7, VolumeIndex(0), start_sector, sectors, origin));
         let Some(FrontAction::ToShard(_, part)) = front.poll() else { panic!("no part") };
-        assert_eq!(part.wanted, wanted);
+        assert_eq!(part.origin, origin);
         part.bypass
     };
-    assert_eq!(bypass_of(&options, false, 1024, 16), Some(BypassReason::Size));
-    assert_eq!(bypass_of(&options, true, 1040, 16), None);
+    assert_eq!(bypass_of(&options, Origin::Client, 1024, 16), Some(BypassReason::Size));
+    assert_eq!(bypass_of(&options, Origin::Warm, 1040, 16), None);
     let mut last = None;
     for at in 0..32 {
-        assert_eq!(bypass_of(&options, true, 4096 + at * 8, 8), None, "wanted reads are no stream");
-        last = bypass_of(&options, false, 9000 * 8 + at * 8, 8);
+        assert_eq!(bypass_of(&options, Origin::Warm, 4096 + at * 8, 8), None, "a warm-up is no stream");
+        last = bypass_of(&options, Origin::Client, 9000 * 8 + at * 8, 8);
     }
     assert_eq!(last, Some(BypassReason::Sequential), "a client's stream beside them is still seen");
     let through = VolumeOptions { mode: Mode::PassThrough, ..options };
-    assert_eq!(bypass_of(&through, true, 8, 8), Some(BypassReason::PassThrough));
+    assert_eq!(bypass_of(&through, Origin::Warm, 8, 8), Some(BypassReason::PassThrough));
 }
 
 /// All steps there are now, with the shards they are for.

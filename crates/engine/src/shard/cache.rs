@@ -1,6 +1,5 @@
 //! Putting blocks into index and RAM and taking them out, so that all counts stay together.
 
-use super::own_reads::is_own;
 use super::{CLEAN_HOLD_NS, RESERVE_SEGMENTS, Shard};
 use crate::index::{Slot, SlotMeta};
 use crate::key::Key;
@@ -109,15 +108,15 @@ impl Shard {
         self.log.has_room() && self.log.space().free_segments() >= least
     }
 
-    /// Tells the policy of a touch, and stores the new heat. What is `wanted` needs no proof.
-    pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32, wanted: bool) -> Advice {
+    /// Tells the policy of a touch, and stores the new heat. What hearth brings in itself needs no proof.
+    pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32, own: bool) -> Advice {
         let place = match (self.ram.get(key), self.index.get(key)) {
             (Some(block), _) => Place::Ram(block.slot),
-            (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks, wanted),
+            (None, Some(slot)) => return self.touch_on_ssd(key, slot, write, request_blocks, own),
             (None, None) => Place::Absent,
         };
-        let admission = if wanted || self.is_pinned(key) { Admission::Always } else { self.volume_of(key).options.admission };
-        self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own: wanted })
+        let admission = if own || self.is_pinned(key) { Admission::Always } else { self.volume_of(key).options.admission };
+        self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own })
     }
 
     /// The same for a block that is known to be in this slot and not in RAM.
@@ -197,7 +196,7 @@ impl Shard {
     pub(super) fn turn_away(&mut self, id: OpId, reason: BypassReason) {
         let op = self.ops.get_mut(id);
         op.reason = Some(reason);
-        let (key, own) = (op.first, is_own(&op.request));
+        let (key, own) = (op.first, op.request.origin.is_own());
         if !own {
             self.volume_of(key).stats.turn_away(reason);
         }

@@ -57,7 +57,7 @@ mod volume;
 mod write_backing;
 mod write_log;
 
-use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Outcome, RangeStep, Reply, Request, RequestError};
+use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Origin, Outcome, RangeStep, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
@@ -80,7 +80,6 @@ use commands::Commands;
 use destage::Destager;
 use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
-use own_reads::{is_for_nobody, is_own};
 use page::{Page, PagePool, PageVec};
 use quiet::Quiet;
 use recompress::Recompression;
@@ -150,7 +149,7 @@ enum Context {
 
 /// Takes note of a request that has an extent, once.
 fn note(trail: &mut Trail, now_ns: u64, op: &mut Op, outcome: Outcome) {
-    if op.blocks > 0 && !core::mem::replace(&mut op.noted, true) && !is_for_nobody(&op.request) {
+    if op.blocks > 0 && !core::mem::replace(&mut op.noted, true) && op.request.origin != Origin::Look {
         trail.note(now_ns, op.happened(outcome));
     }
 }
@@ -365,7 +364,7 @@ impl Shard {
             OpKind::Read => {
                 volume.stats.reads += 1;
                 volume.stats.read_bytes += bytes;
-                if !is_for_nobody(request) {
+                if request.origin != Origin::Look {
                     volume.heat.note(request.start_sector);
                 }
             }
@@ -376,7 +375,7 @@ impl Shard {
                 volume.heat.note(request.start_sector);
             }
         }
-        if let Some(reason) = request.bypass.filter(|_| !is_own(request)) {
+        if let Some(reason) = request.bypass.filter(|_| !request.origin.is_own()) {
             volume.stats.turn_away(reason);
         }
     }

@@ -6,24 +6,12 @@
 
 use super::Shard;
 use super::op::{Op, Phase};
-use crate::api::{Op as OpKind, Request};
+use crate::api::Op as OpKind;
 use crate::locks::OpId;
 use crate::mutants;
-use types::BypassReason;
 
 /// So often it takes no lock. A commit a millisecond in 64 MiB overtakes one look of 64 KiB in ten on a busy disk.
 const GLANCES_MAX: u8 = 8;
-
-/// Whether it is a read that no client waits for.
-pub fn is_own(request: &Request) -> bool {
-    request.op == OpKind::Read && (request.wanted || request.bypass == Some(BypassReason::Stream))
-}
-
-/// Whether it is a read that no client waits for and that brings nothing in: a look at what lies on
-/// a volume, or at what lies between two pieces of a warm-up. It is no use of the place.
-pub fn is_for_nobody(request: &Request) -> bool {
-    request.op == OpKind::Read && request.bypass == Some(BypassReason::Stream)
-}
 
 fn is_unlocked(op: &Op) -> bool {
     mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read
@@ -46,7 +34,7 @@ impl Shard {
 
     fn glance(&mut self, id: OpId) -> bool {
         let op = self.ops.get_mut(id);
-        if op.glances == GLANCES_MAX || !is_own(&op.request) {
+        if op.glances == GLANCES_MAX || !op.request.origin.is_own() {
             return false;
         }
         op.glances += 1;
@@ -75,7 +63,7 @@ impl Shard {
             return false;
         }
         let op = self.ops.get(id);
-        if !op.has_locks || op.glances == GLANCES_MAX || !is_own(&op.request) || is_unlocked(op) {
+        if !op.has_locks || op.glances == GLANCES_MAX || !op.request.origin.is_own() || is_unlocked(op) {
             return true;
         }
         // It waited for a writer. The next one need not wait for it.

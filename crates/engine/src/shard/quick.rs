@@ -7,7 +7,7 @@ use super::proof::Proof;
 use super::read::SsdPart;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
-use crate::api::{IoError, IoKind, Op as OpKind, Outcome, Reply, Request, Target};
+use crate::api::{IoError, IoKind, Op as OpKind, Origin, Outcome, Reply, Request, Target};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::locks::Kind;
@@ -37,7 +37,11 @@ impl Shard {
     /// Starts a read on the short way. False if it has to go the long one.
     pub(super) fn read_quickly(&mut self, request: &Request) -> bool {
         let first_sector = request.start_sector % BLOCK_SECTORS;
-        if first_sector + u64::from(request.sectors) > BLOCK_SECTORS || request.bypass.is_some() || request.wanted || self.log.is_failed() {
+        if first_sector + u64::from(request.sectors) > BLOCK_SECTORS
+            || request.bypass.is_some()
+            || request.origin.is_own()
+            || self.log.is_failed()
+        {
             return false;
         }
         let volume = self.volume(request.volume).expect("checked by refuse");
@@ -110,18 +114,14 @@ impl Shard {
 
     fn quick_read_failed(&mut self, read: QuickRead, result: Result<(), IoError>, pages: PageMutVec) {
         let QuickRead { id, key, seq, proof, first_sector, sectors, copy } = read;
-        let mut op = Op::new(Request {
+        let mut op = Op::new(Request::new(
             id,
-            volume: key.volume(),
-            op: OpKind::Read,
-            fua: false,
-            start_sector: key.start_sector() + u64::from(first_sector),
-            sectors: u32::from(sectors),
-            pages: PageVec::new(),
-            bypass: None,
-            wanted: false,
-            range: None,
-        });
+            key.volume(),
+            OpKind::Read,
+            key.start_sector() + u64::from(first_sector),
+            u32::from(sectors),
+            Origin::Client,
+        ));
         op.phase = Phase::Reading;
         op.pending = 1;
         op.ssd_hit = true;

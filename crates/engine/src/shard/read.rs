@@ -6,11 +6,10 @@
 
 use super::fetch::{Unfetched, Wanted};
 use super::op::{ReadBlock, overlay};
-use super::own_reads::{is_for_nobody, is_own};
 use super::proof::Proof;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
-use crate::api::{Event, IoError, IoKind, Outcome, Reply, Request, RequestError, Target};
+use crate::api::{Event, IoError, IoKind, Origin, Outcome, Reply, Request, RequestError, Target};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::locks::OpId;
@@ -72,9 +71,9 @@ impl Shard {
         if self.ram.is_empty() || !reads_use_cache(volume.options.mode) {
             return false;
         }
-        // A look, or a gap between what is wanted, proves nothing.
-        let admission = if request.wanted && request.bypass.is_none() { Admission::Always } else { volume.options.admission };
-        let access = Access { write: false, request_blocks: blocks as u32, admission, own: is_own(request) };
+        // A look proves nothing.
+        let admission = if request.origin == Origin::Warm { Admission::Always } else { volume.options.admission };
+        let access = Access { write: false, request_blocks: blocks as u32, admission, own: request.origin.is_own() };
         let pages = if blocks == 1 {
             // Most are: without lists.
             let Some(block) = self.ram.get(first).filter(|_| self.locks.free_for_read(first)) else { return false };
@@ -95,7 +94,7 @@ impl Shard {
         volume.stats.read_hits_ram += blocks;
         let Request { id, op, start_sector, sectors, .. } = *request;
         let outcome = Outcome::RamHit;
-        if !is_for_nobody(request) {
+        if request.origin != Origin::Look {
             self.trail.note(self.now_ns, Happened { first, start_sector, sectors, op, outcome, reason: None });
         }
         self.out.reply(Reply { id, result: Ok(()), pages, outcome, range: None });
@@ -160,7 +159,7 @@ impl Shard {
     /// Counts hits and misses and tells the policy of the hits; gives what the policy wants copied into RAM.
     fn count_read(&mut self, id: OpId, sources: &[Source]) -> SmallVec<[Option<Arrival>; 1]> {
         let op = self.ops.get(id);
-        let (first, blocks, bypass, wanted) = (op.first, op.blocks, op.request.bypass.is_some(), op.request.wanted);
+        let (first, blocks, bypass, own) = (op.first, op.blocks, op.request.bypass.is_some(), op.request.origin.is_own());
         let in_ram = (0..sources.len()).filter(|index| self.ram.get(Key(first.0 + *index as u64)).is_some()).count() as u64;
         let stats = &mut self.volume_of(first).stats;
         let hits = sources
@@ -176,8 +175,8 @@ impl Shard {
             if bypass || matches!(source, Source::Backing) {
                 return None;
             }
-            let advice = self.touch(Key(first.0 + index as u64), false, blocks, wanted);
-            let may_enter = !wanted || self.ram_has_room_for_own();
+            let advice = self.touch(Key(first.0 + index as u64), false, blocks, own);
+            let may_enter = !own || self.ram_has_room_for_own();
             advice.enter.filter(|_| may_enter && matches!(source, Source::Packed(_) | Source::Ssd { overlay: false, .. }))
         };
         sources.iter().enumerate().map(copy_of).collect()
@@ -267,7 +266,7 @@ impl Shard {
             pages.last_mut().expect("a run has blocks").fill(0);
         }
         let request = &self.ops.get(id).request;
-        let started_ns = (!is_own(request)).then_some(self.now_ns);
+        let started_ns = (!request.origin.is_own()).then_some(self.now_ns);
         let volume = self.volume_of(key);
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
@@ -466,7 +465,7 @@ impl Shard {
             }
         }
         let (first, blocks) = (op.first, op.blocks);
-        let (bypass, wanted) = (op.request.bypass.is_some(), op.request.wanted);
+        let (bypass, own) = (op.request.bypass.is_some(), op.request.origin.is_own());
         let outcome = match (op.missed, op.ssd_hit) {
             _ if bypass && op.missed => Outcome::Bypass,
             (true, _) => Outcome::Miss,
@@ -484,7 +483,7 @@ impl Shard {
             for (index, page) in pages.iter().enumerate() {
                 let key = Key(first.0 + index as u64);
                 if blocks_read[index].fill {
-                    self.fill(key, page.clone(), blocks, wanted);
+                    self.fill(key, page.clone(), blocks, own);
                 } else if let Some(arrival) = blocks_read[index].copy
                     && self.index.get(key).is_some_and(|slot| !self.index.meta(slot).partial)
                 {
@@ -496,14 +495,14 @@ impl Shard {
     }
 
     /// A block came from the backing device: the cache may take it.
-    fn fill(&mut self, key: Key, page: page::Page, request_blocks: u32, wanted: bool) {
+    fn fill(&mut self, key: Key, page: page::Page, request_blocks: u32, own: bool) {
         // Two readers may have missed together; and a partial block in the index is newer than what was read.
         if self.ram.get(key).is_some() || self.index.get(key).is_some() || !self.is_whole(key) {
             return;
         }
-        let advice = self.touch(key, false, request_blocks, wanted);
+        let advice = self.touch(key, false, request_blocks, own);
         match advice.enter {
-            Some(arrival) if wanted => self.ram_insert_own(key, page, arrival),
+            Some(arrival) if own => self.ram_insert_own(key, page, arrival),
             Some(arrival) => self.ram_insert(key, page, arrival),
             None => self.turn_away_block(key, BypassReason::FirstTouch),
         }

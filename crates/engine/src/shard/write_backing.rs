@@ -30,7 +30,7 @@ impl Shard {
         let mode = self.mode_of_write(op.first);
         let degraded = self.log.is_failed();
         let too_large_for_log = mode == Mode::WriteBack && !self.fits_log(op.blocks);
-        let crowded = op.request.wanted && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
+        let crowded = op.request.in_burst && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
         let bypass = op.request.bypass.or(crowded.then_some(BypassReason::NoSpace));
         let case = Case { mode, op: op.request.op, bypass, degraded, too_large_for_log };
         if volume.backing.failed {
@@ -273,7 +273,7 @@ impl Shard {
         let volume = self.volume_of(key);
         volume.log_group = volume.log_group.max(group);
         let op = self.ops.get(id);
-        let around = op.request.bypass.is_some() || op.request.wanted && op.reason == Some(BypassReason::NoSpace) || self.log.is_failed();
+        let around = op.request.bypass.is_some() || op.request.in_burst && op.reason == Some(BypassReason::NoSpace) || self.log.is_failed();
         let outcome = match op.request.op {
             OpKind::Write if !around => Outcome::WriteThrough,
             OpKind::Write => Outcome::Bypass,

@@ -1,6 +1,6 @@
 //! One shard alone on devices in memory, which answer at once unless they are told to hold what they got.
 
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, Target, VolumeOptions};
 use engine::key::mix;
 use engine::log::LogPlace;
 use engine::packer::ContentOptions;
@@ -162,15 +162,15 @@ impl Rig {
         self.request(Op::Flush, 0, PageVec::new());
     }
 
-    fn begin_as(&mut self, op: Op, block: u64, pages: PageVec, wanted: bool) {
+    fn begin_as(&mut self, op: Op, block: u64, pages: PageVec, in_burst: bool) {
         let sectors = 8 * pages.len().max(1) as u32;
-        self.begin_at(op, block * 8, sectors, pages, wanted);
+        self.begin_at(op, block * 8, sectors, pages, in_burst);
     }
 
-    fn begin_at(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec, wanted: bool) {
+    fn begin_at(&mut self, op: Op, start_sector: u64, sectors: u32, pages: PageVec, in_burst: bool) {
         let id = self.next_id;
         self.next_id += 1;
-        let request = Request { id, volume: VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted, range: None };
+        let request = Request::new(id, VOLUME, op, start_sector, sectors, Origin::Client).pages(pages).burst(in_burst);
         self.shard.submit(self.now_ns, request);
         self.drain();
     }

@@ -15,7 +15,7 @@ use control::preload::Plan;
 use control::real::{Machine, MachineOptions};
 use control::state::{BackingIdentity, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use control::uuid::Uuid;
-use engine::api::{Op, Reply, Request};
+use engine::api::{Op, Origin, Reply, Request};
 use page::{PAGE_BYTES, PageMut, PageVec};
 use runtime::{ANY_VOLUME, Context, Endpoint, VolumeRef};
 use std::path::Path;
@@ -333,18 +333,15 @@ impl Client {
             }
             pages = fresh.into_iter().map(PageMut::freeze).collect();
         }
-        let request = Request {
-            id: order.slot as u64,
-            volume: ANY_VOLUME,
-            op: if order.request.is_write { Op::Write } else { Op::Read },
-            fua: false,
-            start_sector: offset_bytes / SECTOR_BYTES,
-            sectors: (bytes / SECTOR_BYTES) as u32,
-            pages,
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let request = Request::new(
+            order.slot as u64,
+            ANY_VOLUME,
+            if order.request.is_write { Op::Write } else { Op::Read },
+            offset_bytes / SECTOR_BYTES,
+            (bytes / SECTOR_BYTES) as u32,
+            Origin::Client,
+        )
+        .pages(pages);
         cx.submit(&self.volume, request).is_ok()
     }
 

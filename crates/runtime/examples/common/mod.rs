@@ -1,8 +1,7 @@
 //! What the examples share: an endpoint that reads at random, and how CPU time is measured.
 
 use device::Geometry;
-use engine::api::{Op, Reply, Request};
-use page::PageVec;
+use engine::api::{Op, Origin, Reply, Request};
 use runtime::{ANY_VOLUME, Context, DeviceOptions, Endpoint, Runtime, VolumeRef};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -28,18 +27,7 @@ impl Reader {
         // A linear congruential generator: the cheapest one whose upper bits will do.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let block = (self.state >> 33) % (SIZE_BYTES / 4096);
-        let request = Request {
-            id,
-            volume: ANY_VOLUME,
-            op: Op::Read,
-            fua: false,
-            start_sector: block * 8,
-            sectors: 8,
-            pages: PageVec::new(),
-            bypass: None,
-            wanted: false,
-            range: None,
-        };
+        let request = Request::new(id, ANY_VOLUME, Op::Read, block * 8, 8, Origin::Client);
         cx.submit(&self.volume, request).expect("the depth is below the limit");
         self.to_send -= 1;
     }

@@ -168,7 +168,7 @@ impl Reactor {
             request.pages.clear();
         }
         let glance = Glance::of(volume, self.directory.recognise.get(), &request);
-        let own = request.wanted;
+        let own = request.origin().is_own();
         let number = self.requests.insert(ClientRequest {
             endpoint: key,
             client_id: request.id,
@@ -186,7 +186,7 @@ impl Reactor {
         match route {
             Route::Bare { .. } => self.start_bare(number, request.pages),
             Route::Cached { pool, index } => {
-                let request = Request { id: u64::from(number), volume: index, ..request };
+                (request.id, request.volume) = (u64::from(number), index);
                 match self.pool(pool) {
                     Some(part) => {
                         if part.submit(request) {
@@ -217,7 +217,7 @@ impl Reactor {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         if request.own {
             volume.stats.record_own(bytes, result);
-        } else if !request.glance.aside {
+        } else {
             volume.stats.record(&Answered {
                 op: request.op,
                 fua: request.fua,
@@ -260,6 +260,7 @@ fn failure(id: u64, error: RequestError) -> Reply {
 mod tests {
     use super::*;
     use crate::endpoint::ANY_VOLUME;
+    use engine::api::Origin;
     use page::PagePool;
     use std::sync::Arc;
 
@@ -269,8 +270,7 @@ mod tests {
         shared.logical_block_bytes = 4096;
         let volume = VolumeRef(Arc::new(shared));
         let pages = (0..pages).map(|_| pool.allocate().unwrap().freeze()).collect();
-        let request =
-            Request { id: 1, volume: ANY_VOLUME, op, fua: false, start_sector, sectors, pages, bypass: None, wanted: false, range: None };
+        let request = Request::new(1, ANY_VOLUME, op, start_sector, sectors, Origin::Client).pages(pages);
         check(&volume.0, &volume, &request)
     }
 

@@ -6,7 +6,7 @@ use super::requests::ClientRequest;
 use crate::slab::Slab;
 use crate::tapped::{PageSeen, Recognise, SIGHTS_MAX, Sight, Tapped, Used, is_missed};
 use crate::volume::VolumeRef;
-use engine::api::{Op, Outcome, Request};
+use engine::api::{Op, Origin, Outcome, Request};
 use engine::tap::{self, Tap};
 use page::PageVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,8 +37,6 @@ pub(crate) struct Seen<'a> {
 pub(crate) struct Glance {
     /// A client's own request, of a volume that is watched.
     pub(crate) watched: bool,
-    /// It is hearth's own, and goes past the cache.
-    pub(crate) aside: bool,
     /// See [`Sight::sequential`].
     pub(crate) sequential: bool,
     /// Of a write: what its first page says.
@@ -56,10 +54,9 @@ fn recognised(recognise: Option<&Recognise>, start_sector: u64, pages: &PageVec)
 impl Glance {
     /// Looks at a request on its way in.
     pub(crate) fn of(volume: &VolumeRef, recognise: Option<&Recognise>, request: &Request) -> Glance {
-        let aside = request.bypass.is_some();
-        let watched = volume.sampled_below() != 0 && !request.wanted && !aside;
+        let watched = volume.sampled_below() != 0 && request.origin() == Origin::Client;
         let page = if watched && request.op == Op::Write { recognised(recognise, request.start_sector, &request.pages) } else { None };
-        Glance { watched, aside, sequential: false, page }
+        Glance { watched, sequential: false, page }
     }
 }
 

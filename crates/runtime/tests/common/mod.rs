@@ -4,7 +4,7 @@
 
 use device::Geometry;
 use device::model::DiskModel;
-use engine::api::{Op, Reply, Request};
+use engine::api::{Op, Origin, Reply, Request};
 use page::PageVec;
 use runtime::{ANY_VOLUME, Context, DeviceOptions, DeviceRef, Endpoint, Runtime, VolumeRef};
 use std::collections::HashMap;
@@ -36,18 +36,7 @@ pub fn open(runtime: &Runtime, path: &Path, size_bytes: u64, model: Option<DiskM
 
 /// A request without data.
 pub fn request(id: u64, op: Op, start_sector: u64, sectors: u32) -> Request {
-    Request {
-        id,
-        volume: ANY_VOLUME,
-        op,
-        fua: false,
-        start_sector,
-        sectors,
-        pages: PageVec::new(),
-        bypass: None,
-        wanted: false,
-        range: None,
-    }
+    Request::new(id, ANY_VOLUME, op, start_sector, sectors, Origin::Client)
 }
 
 /// Copies data into pages laid out as a write from `start_sector`.

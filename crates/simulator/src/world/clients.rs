@@ -119,18 +119,9 @@ impl World<'_> {
         let covers = is_alone.then(|| self.commits.covers(volume));
         self.pending.insert(id, Pending { connection, draft, ticket, settled, write_backs, submitted_ns, covers, abandoned: false });
         self.maybe_hold_backing(volume, draft.op, id);
-        let request = Request {
-            id,
-            volume: VolumeIndex(volume),
-            op: draft.op,
-            fua: draft.fua,
-            start_sector: draft.start_sector,
-            sectors: draft.sectors,
-            pages,
-            bypass: self.labels.stream_mark(),
-            wanted: draft.op == Op::Read && self.labels.warm_mark(),
-            range: None,
-        };
+        let origin = self.labels.origin(draft.op);
+        let request =
+            Request::new(id, VolumeIndex(volume), draft.op, draft.start_sector, draft.sectors, origin).fua(draft.fua).pages(pages);
         let now = self.queue.now_ns();
         self.system_mut().submit(now, connection, request);
         id

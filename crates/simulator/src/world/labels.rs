@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use engine::api::Command;
+use engine::api::{Command, Op, Origin};
 use engine::treatment::{PolicyMap, PolicyRange};
-use types::{Admit, BypassReason, ObjectWrites, OnScan, Treatment, VolumeId, VolumeIndex};
+use types::{Admit, ObjectWrites, OnScan, Treatment, VolumeId, VolumeIndex};
 
 use super::{Happening, World};
 use crate::plan::{LabelPlan, Plan};
@@ -31,15 +31,16 @@ impl Labels {
         Labels { plan: plan.labels.clone(), left: SAYINGS_MAX, prng, last: None }
     }
 
-    /// Whether the next request is said to be of a stream that passes once.
-    pub fn stream_mark(&mut self) -> Option<BypassReason> {
-        let percent = self.plan.as_ref()?.stream_percent;
-        self.prng.percent(percent).then_some(BypassReason::Stream)
-    }
-
-    /// Whether the next read is said to be a piece of a warm-up.
-    pub fn warm_mark(&mut self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| self.prng.percent(plan.stream_percent))
+    /// Who is said to ask for the next request.
+    pub fn origin(&mut self, op: Op) -> Origin {
+        let Some(percent) = self.plan.as_ref().map(|plan| plan.stream_percent) else { return Origin::Client };
+        let passes = self.prng.percent(percent);
+        match (op == Op::Read && self.prng.percent(percent), passes) {
+            (false, false) => Origin::Client,
+            (false, true) => Origin::Stream,
+            (true, false) => Origin::Warm,
+            (true, true) => Origin::Look,
+        }
     }
 
     fn treatment(&mut self, pin_percent: u32) -> Treatment {

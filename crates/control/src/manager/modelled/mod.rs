@@ -28,7 +28,7 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
 use crate::words::Export;
-use ::engine::api::{Command, Op, Request, RequestError, VolumeOptions};
+use ::engine::api::{Command, Op, Origin, Request, RequestError, VolumeOptions};
 use ::engine::front::Front;
 use ::engine::medium::Medium;
 use ::engine::superblock;
@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use types::{BLOCK_BYTES, BypassReason, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
 
 /// The part of the SSD that a pool takes: a ring of some twenty small segments for each of two shards, so that it goes round.
 const POOL_BYTES: u64 = 4 << 20;
@@ -172,22 +172,15 @@ impl World {
 
     /// A client's request to a volume that is served.
     pub fn request(&self, volume: &str, op: Op, block: u64, data: Option<&[u8]>) -> Result<Vec<u8>, RequestError> {
-        self.submit(volume, op, block, data, (false, None))
+        self.submit(volume, op, block, data, Origin::Client)
     }
 
     /// A read of a preload.
     fn read_to_warm(&self, volume: &str, block: u64, is_kept: bool) -> Result<Vec<u8>, RequestError> {
-        self.submit(volume, Op::Read, block, None, (true, (!is_kept).then_some(BypassReason::Sequential)))
+        self.submit(volume, Op::Read, block, None, if is_kept { Origin::Warm } else { Origin::Look })
     }
 
-    fn submit(
-        &self,
-        volume: &str,
-        op: Op,
-        block: u64,
-        data: Option<&[u8]>,
-        (wanted, bypass): (bool, Option<BypassReason>),
-    ) -> Result<Vec<u8>, RequestError> {
+    fn submit(&self, volume: &str, op: Op, block: u64, data: Option<&[u8]>, origin: Origin) -> Result<Vec<u8>, RequestError> {
         let bare = locked(&self.running).bare.get(volume).cloned();
         if let Some(path) = bare {
             return locked(&self.hardware).bare(&path, op, block, data);
@@ -203,18 +196,7 @@ impl World {
             };
             let pages: PageVec = data.map(page).into_iter().collect();
             let sectors = if op == Op::Flush { 0 } else { 8 };
-            engine.front.submit(Request {
-                id,
-                volume: place,
-                op,
-                fua: false,
-                start_sector: block * 8,
-                sectors,
-                pages,
-                bypass,
-                wanted,
-                range: None,
-            });
+            engine.front.submit(Request::new(id, place, op, block * 8, sectors, origin).pages(pages));
             id
         };
         let id = self.engine(submit).map_err(|_| RequestError::Shutdown)?;
