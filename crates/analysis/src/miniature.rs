@@ -9,7 +9,7 @@
 use crate::kept::{Kept, Use};
 use engine::api::VolumeOptions;
 use engine::tap::line_hash;
-use replica::{Replica, ReplicaConfig};
+use pool::alone::{Alone, AloneConfig};
 use std::collections::HashSet;
 
 /// A cache to be tried, in its full size.
@@ -55,7 +55,7 @@ impl Did {
 /// log is large enough with less. `None`: too little is kept for a log of its smallest size.
 #[must_use]
 pub fn rate_for(kept: &Kept, ssd_pages: u64, uses_max: usize) -> Option<f64> {
-    let smallest = Replica::SSD_PAGES_MIN as f64 / ssd_pages as f64;
+    let smallest = Alone::SSD_PAGES_MIN as f64 / ssd_pages as f64;
     if smallest > kept.rate() * 1.001 {
         return None;
     }
@@ -81,9 +81,9 @@ pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads:
 /// The same, and tells `each` use of the second half with whether the cache answered it.
 pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads: f64, each: &mut dyn FnMut(&Use, bool)) -> Did {
     let scaled = |size: u64| (size as f64 * rate).round() as u64;
-    let ssd_pages = scaled(tried.ssd_pages).max(Replica::SSD_PAGES_MIN);
-    let config = ReplicaConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
-    let mut replica = Replica::new(config);
+    let ssd_pages = scaled(tried.ssd_pages).max(Alone::SSD_PAGES_MIN);
+    let config = AloneConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
+    let mut replica = Alone::new(config);
     let below = if rate >= 1.0 { u64::MAX } else { (rate * u64::MAX as f64) as u64 };
     let goes_through = |used: &Use| line_hash(used.block, 0) < below && (!used.is_scan || with_scans);
     let (mut did, mut known) = (Did::default(), HashSet::new());

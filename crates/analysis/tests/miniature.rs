@@ -4,7 +4,7 @@
 use analysis::Kept;
 use analysis::miniature::{Did, Tried, rate_for, try_cache, try_cache_and};
 use engine::api::VolumeOptions;
-use replica::Replica;
+use pool::alone::Alone;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use types::Mode;
@@ -42,7 +42,7 @@ fn a_miniature_hits_as_often_as_the_whole() {
             for ssd_pages in [8192, 16_384, 32_768, 65_536].into_iter().skip(if long { 0 } else { 2 }) {
                 let whole = tried(&kept, ssd_pages, mode, 1.0);
                 for rate in [0.1, 0.05] {
-                    if (ssd_pages as f64 * rate) < Replica::SSD_PAGES_MIN as f64 {
+                    if (ssd_pages as f64 * rate) < Alone::SSD_PAGES_MIN as f64 {
                         continue;
                     }
                     let scout = tried(&kept, ssd_pages, mode, rate);
@@ -104,10 +104,10 @@ fn what_is_forecast_is_what_comes_next() {
 fn a_cache_is_tried_with_as_little_as_it_takes() {
     let mut kept = Kept::new(0, 10_000);
     (0..10_000).for_each(|block| kept.note(block, false, false, 0));
-    assert_eq!(rate_for(&kept, Replica::SSD_PAGES_MIN * 4, 20_000), Some(1.0));
-    assert_eq!(rate_for(&kept, Replica::SSD_PAGES_MIN * 4, 5000), Some(0.5));
-    assert_eq!(rate_for(&kept, Replica::SSD_PAGES_MIN * 4, 100), Some(0.25), "not less than a log of its smallest size");
+    assert_eq!(rate_for(&kept, Alone::SSD_PAGES_MIN * 4, 20_000), Some(1.0));
+    assert_eq!(rate_for(&kept, Alone::SSD_PAGES_MIN * 4, 5000), Some(0.5));
+    assert_eq!(rate_for(&kept, Alone::SSD_PAGES_MIN * 4, 100), Some(0.25), "not less than a log of its smallest size");
     kept.lower_to(u64::MAX / 8);
-    assert_eq!(rate_for(&kept, Replica::SSD_PAGES_MIN * 4, 5000), None);
-    assert!(rate_for(&kept, Replica::SSD_PAGES_MIN * 8, 5000).is_some());
+    assert_eq!(rate_for(&kept, Alone::SSD_PAGES_MIN * 4, 5000), None);
+    assert!(rate_for(&kept, Alone::SSD_PAGES_MIN * 8, 5000).is_some());
 }

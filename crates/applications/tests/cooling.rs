@@ -8,8 +8,8 @@ mod recorded_loads;
 
 use applications::streams::Evidence;
 use engine::api::VolumeOptions;
+use pool::alone::{Alone, AloneConfig};
 use recorded_loads::{Judged, Known, Load};
-use replica::{Replica, ReplicaConfig};
 use std::ops::Range;
 use std::path::Path;
 use types::{BLOCK_BYTES, EXTENT_BLOCKS, Mode};
@@ -40,8 +40,8 @@ fn blocks(bytes: &Range<u64>) -> Range<u64> {
 /// Write-through, since what is dirty reaches the SSD whatever is known of scans.
 fn replay(load: &Load, judged: &Judged, (ram_mib, ssd_mib): (u64, u64), hints: bool) -> Done {
     let options = VolumeOptions { mode: Mode::WriteThrough, ..VolumeOptions::default() };
-    let config = ReplicaConfig { ram_blocks: ram_mib * BLOCKS_PER_MIB, ssd_pages: ssd_mib * BLOCKS_PER_MIB, options };
-    let mut replica = Replica::new(config);
+    let config = AloneConfig { ram_blocks: ram_mib * BLOCKS_PER_MIB, ssd_pages: ssd_mib * BLOCKS_PER_MIB, options };
+    let mut replica = Alone::new(config);
     let mut done = Done { application_blocks: 0, hit_blocks: 0, ssd_mib: 0 };
     let (mut cold, mut hinted_ms): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
     let mut late = judged.late.iter().peekable();

@@ -8,7 +8,7 @@
 //!
 //! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
-//! `reactor::bare` and `cached` who serves a volume; [`restart`] the shards of a pool from its SSD; [`content`] how they
+//! `reactor::bare` and `cached` who serves a volume, the latter by the crate `pool`; [`content`] how shards
 //! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted;
 //! [`tapped`] what those who watch loads get to see.
 
@@ -28,13 +28,11 @@ pub mod latency;
 mod medium;
 mod message;
 mod parts;
-mod pool;
+mod pools;
 mod reactor;
 mod refusals;
-pub mod restart;
 mod ring;
 pub mod runtime;
-mod slab;
 pub mod stats;
 pub mod tapped;
 mod user_data;
@@ -52,7 +50,7 @@ pub use huge_pages::HugePages;
 pub use latency::{Histogram, LatencySummary};
 pub use medium::SsdMedium;
 pub use parts::Part;
-pub use pool::{AttachOptions, PoolOptions, PoolRef};
+pub use pools::{AttachOptions, PoolOptions, PoolRef};
 pub use reactor::{CpuLatency, CpuLatencyWish, Precedence, Standing, monotonic_ns};
 pub use refusals::{Asked, DeviceTrouble};
 pub use runtime::{BareVolumeOptions, EndpointAdder, Runtime, RuntimeOptions};

@@ -1,6 +1,6 @@
 //! What reactors and the control thread say to each other.
 
-use crate::cached::{InspectShard, PoolPart, ShardOrigin};
+use crate::cached::{InspectShard, PoolPart};
 use crate::devices::DeviceShared;
 use crate::endpoint::Endpoint;
 use crate::group::Membership;
@@ -116,7 +116,7 @@ pub(crate) enum Message {
     ShardRequest {
         pool: u32,
         shard: ShardIndex,
-        origin: ShardOrigin,
+        origin: pool::Origin,
         request: Request,
     },
     ShardReply {

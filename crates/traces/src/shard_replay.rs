@@ -3,7 +3,7 @@
 use crate::read::TraceRequest;
 use crate::replay::Outcome;
 use engine::api::VolumeOptions;
-use replica::{Replica, ReplicaConfig};
+use pool::alone::{Alone, AloneConfig};
 use types::{Admission, BLOCK_BYTES, EXTENT_BLOCKS, Mode};
 
 /// Time between two requests; long enough that groups are closed by time now and then.
@@ -22,7 +22,7 @@ pub struct ShardReplayConfig {
 
 /// See the module.
 pub struct ShardReplay {
-    replica: Replica,
+    replica: Alone,
     outcome: Outcome,
 }
 
@@ -31,7 +31,7 @@ impl ShardReplay {
     pub fn new(config: ShardReplayConfig) -> ShardReplay {
         let ShardReplayConfig { ram_blocks, ssd_pages, admission } = config;
         let options = VolumeOptions { mode: Mode::WriteThrough, admission, ..VolumeOptions::default() };
-        ShardReplay { replica: Replica::new(ReplicaConfig { ram_blocks, ssd_pages, options }), outcome: Outcome::default() }
+        ShardReplay { replica: Alone::new(AloneConfig { ram_blocks, ssd_pages, options }), outcome: Outcome::default() }
     }
 
     /// Sends all requests through, waits for the last, and says what was measured.

@@ -16,7 +16,7 @@ use engine::superblock::{self, OpenError, PoolState};
 use format::Layout;
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use page::PagePool;
-use runtime::restart::{Restart, Restarted, Tally, restart};
+use pool::restart::{Restart, Restarted, Tally, restart};
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, Content, ShardIndex, VolumeId, VolumeIndex};
 
@@ -254,13 +254,13 @@ fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTree
 
 /// Clean and whole blocks of a volume of shards that run.
 #[cfg(test)]
-pub fn samples_of_shards(shards: &[Shard], place: VolumeIndex) -> Vec<(u64, Proof)> {
+pub fn samples_of_shards<'a>(shards: impl Iterator<Item = &'a Shard>, place: VolumeIndex) -> Vec<(u64, Proof)> {
     let of_shard = |shard: &Shard| {
         let mut blocks = Vec::new();
         shard.look_at_index(0, u32::MAX, |volume, block, _| blocks.extend((volume == place).then_some(block)));
         blocks.into_iter().filter_map(|block| Some((block, shard.proof_of_clean(place, block)?))).collect::<Vec<_>>()
     };
-    shards.iter().flat_map(of_shard).collect()
+    shards.flat_map(of_shard).collect()
 }
 
 /// Memory that reading a shard's log takes beside its index for each page of it, if all of it is used: a record, twice, and its place in a

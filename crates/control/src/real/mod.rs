@@ -22,6 +22,7 @@ mod lvm_group;
 mod lvm_lock;
 mod mapped;
 mod naming;
+pub(crate) mod notices;
 mod own_volumes;
 mod pools;
 mod probe;

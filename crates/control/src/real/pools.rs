@@ -5,17 +5,17 @@
 //! then is anything attached.
 
 use super::assembly::{self, Opened, Root, open_error};
+use super::notices::PoolNotices;
 use super::volumes::Backing;
 use super::{Machine, devices, disks, failed, locked};
-use crate::datapath::{DeviceUse, Life, Notice, PoolStarted};
+use crate::datapath::{DeviceUse, Life, PoolStarted};
 use crate::error::ControlError;
 use crate::state::{PoolPhase, PoolRecord, VolumeRecord};
 use device::{Access, BlockingDevice, DeviceKind, OpenDevice};
-use engine::api::{Command, Event};
+use engine::api::Command;
 use engine::medium::Medium;
 use engine::shard::{Proof, Shard};
 use engine::superblock;
-use engine::unanimous::Unanimous;
 use format::Layout;
 use page::PagePool;
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
@@ -307,27 +307,14 @@ impl Machine {
     }
 
     fn events_of(&self, pool: &PoolRecord, life: Life, shards: usize) -> EventSink {
-        let clean = Mutex::new(Unanimous::of(shards));
+        let told = PoolNotices::new(&pool.name, life, shards);
         let (notices, name) = (Mutex::new(self.notices.clone()), pool.name.clone());
         let names = self.names_by_place.clone();
         Arc::new(move |shard, event| {
             let volume = |place: VolumeIndex| {
                 locked(&names).get(&(name.clone(), place.0)).cloned().unwrap_or_else(|| format!("{name} #{}", place.0))
             };
-            let notice = match event {
-                Event::SsdFailed { no_space } => Notice::SsdFailed { pool: name.clone(), life, no_space },
-                Event::NothingDirty(place) if !locked(&clean).said_by(shard, place) => return,
-                Event::NothingDirty(place) => Notice::NothingDirty { pool: name.clone(), life, volume: volume(place) },
-                Event::GoingHome => Notice::GoingHome { pool: name.clone(), life },
-                Event::PastSsd { token, volume: place, blocks } => {
-                    Notice::PastSsd { pool: name.clone(), life, volume: volume(place), blocks, token }
-                }
-                Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
-                Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
-                Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },
-                Event::DestageFailed(place, block) => Notice::DestageFailed { volume: volume(place), block },
-                Event::CommandDone(..) => return,
-            };
+            let Some(notice) = told.of(shard, event, volume) else { return };
             if locked(&notices).send(notice).is_err() {
                 // Only while the process ends.
                 tracing::debug!("nobody listens to what the shards report");

@@ -62,7 +62,7 @@ impl Reactor {
             Message::RemoteIoDone { tag, result, pages } => self.devices.forwarded_done(tag, result, pages),
             Message::FlushEnded { slot, believed } => self.devices.flush_ended(&mut self.ring, self.now_ns, slot, believed),
             Message::AddPool { mut part, done } => {
-                let number = part.number as usize;
+                let number = part.ways.number as usize;
                 if self.pools.len() <= number {
                     self.pools.resize_with(number + 1, || None);
                 }
@@ -94,7 +94,7 @@ impl Reactor {
             }
             Message::ShardReply { pool, shard, reply } => {
                 if let Some(part) = self.pool(pool) {
-                    part.shard_reply(shard, reply);
+                    part.part.shard_reply(shard, reply);
                 }
             }
             Message::Command { pool, command, done } => {
@@ -125,7 +125,7 @@ impl Reactor {
         for request in self.requests_of_pool(number) {
             self.finish_request(request, Err(RequestError::Shutdown), PageVec::new(), Outcome::Other);
         }
-        part.into_shards()
+        part.part.into_shards()
     }
 
     pub(super) fn call_volume_available(&mut self, key: EndpointKey) {

@@ -29,7 +29,6 @@ use crate::device_io::{DeviceIo, Owner};
 use crate::endpoint::EndpointKey;
 use crate::message::{Directory, Message};
 use crate::ring::{Completed, Ring};
-use crate::slab::Slab;
 use crate::user_data::{Kind, kind_and_number, user_data};
 use cpu_latency::Wakefulness;
 pub(crate) use cpu_latency::wanted as wanted_cpu_latency;
@@ -38,6 +37,7 @@ use endpoints::EndpointSlot;
 use engine::api::Reply;
 use io_uring::{opcode, types::Fd};
 use load::Load;
+use pool::slab::Slab;
 use precedence::Claim;
 pub use precedence::Precedence;
 pub(crate) use precedence::wanted as wanted_precedence;
@@ -256,7 +256,7 @@ impl Reactor {
 
     fn next_deadline_ns(&self) -> Option<u64> {
         let pages_ns = (!self.page_waiters.is_empty()).then_some(self.now_ns + PAGE_POLL_NS);
-        let pools_ns = self.pools.iter().flatten().filter_map(PoolPart::next_deadline_ns).min();
+        let pools_ns = self.pools.iter().flatten().filter_map(|pool| pool.part.next_deadline_ns()).min();
         let own_ns = [pages_ns, self.wakefulness.next_deadline_ns(), self.load.next_deadline_ns(), self.exit_by_ns];
         [self.timers.next_deadline_ns(), self.devices.next_deadline_ns(), pools_ns].into_iter().chain(own_ns).flatten().min()
     }

@@ -3,12 +3,12 @@
 use super::Reactor;
 use super::endpoints::EndpointSlot;
 use super::requests::ClientRequest;
-use crate::slab::Slab;
 use crate::tapped::{PageSeen, Recognise, SIGHTS_MAX, Sight, Tapped, Used, is_missed};
 use crate::volume::VolumeRef;
 use engine::api::{Op, Origin, Outcome, Request};
 use engine::tap::{self, Tap};
 use page::PageVec;
+use pool::slab::Slab;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use types::BLOCK_SECTORS;
 

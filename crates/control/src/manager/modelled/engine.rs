@@ -5,12 +5,13 @@ use super::{TURNS, locked, told};
 use crate::datapath::{Life, Notice};
 use crate::error::ControlError;
 use crate::real::assembly::Root;
-use engine::api::{Action, Command, Event, Reply, Target};
-use engine::front::{Front, FrontAction};
+use crate::real::notices::PoolNotices;
+use engine::api::{Command, Event, Io, Reply, Request, Target};
 use engine::shard::{Proof, Shard};
-use engine::unanimous::Unanimous;
 use page::PagePool;
-use std::collections::BTreeMap;
+use pool::commands::token_of;
+use pool::{Answers, Feeder, Host, Origin, Part};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -23,18 +24,18 @@ pub(super) struct Engine {
     pub(super) ssd: String,
     pub(super) root: Root,
     pub(super) samples: BTreeMap<u32, Vec<(u64, Proof)>>,
-    pub(super) shards: Vec<Shard>,
-    pub(super) front: Front,
+    pub(super) part: Part,
     pub(super) now_ns: u64,
     pub(super) pages: PagePool,
     pub(super) next_number: u64,
     pub(super) replies: BTreeMap<u64, Reply>,
-    /// By token: shards that have not answered, and the first error.
-    pub(super) commands: BTreeMap<u64, (usize, Result<(), String>)>,
+    pub(super) answers: Answers,
+    pub(super) shards: usize,
     /// Backing devices by place, and who is attached there.
     pub(super) backing: BTreeMap<u16, (String, String)>,
-    /// Volumes of which nothing is dirty after a loss of the SSD.
-    pub(super) clean: Unanimous,
+    /// Places that take no requests though the shards have not been told yet.
+    pub(super) withdrawn: BTreeSet<u16>,
+    pub(super) notices: PoolNotices,
 }
 
 #[derive(Default)]
@@ -54,61 +55,95 @@ pub struct Ears {
     pub waiting: Arc<AtomicUsize>,
 }
 
+/// What the part says while it is drained: kept, since what answers it feeds the part.
+#[derive(Default)]
+struct Said {
+    ios: Vec<(ShardIndex, Io)>,
+    replies: Vec<Reply>,
+    done: Vec<(u64, Result<(), String>)>,
+    events: Vec<(ShardIndex, Event)>,
+}
+
+/// Without a clock: the n-th access is to be the same one every time.
+struct NoClock;
+
+impl Feeder for NoClock {
+    fn feed(&mut self, shard: &mut Shard, work: impl FnOnce(&mut Shard)) {
+        work(shard);
+    }
+
+    fn asked(&mut self, _shard: ShardIndex, _request: &Request) {}
+}
+
+impl Feeder for Said {
+    fn feed(&mut self, shard: &mut Shard, work: impl FnOnce(&mut Shard)) {
+        work(shard);
+    }
+
+    fn asked(&mut self, _shard: ShardIndex, _request: &Request) {}
+}
+
+impl Host for Said {
+    fn io(&mut self, shard: ShardIndex, io: Io) {
+        self.ios.push((shard, io));
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        self.replies.push(reply);
+    }
+
+    fn to_shard(&mut self, part: u16, shard: ShardIndex, _origin: Origin, _request: Request) {
+        unreachable!("{shard:?} lives in the only part, not in {part}")
+    }
+
+    fn to_front(&mut self, part: u16, shard: ShardIndex, _reply: Reply) {
+        unreachable!("{shard:?} answers the only part, not {part}")
+    }
+
+    fn answered(&mut self, _shard: ShardIndex, _reply: &Reply) {}
+
+    fn done(&mut self, token: u64, result: Result<(), String>) {
+        self.done.push((token, result));
+    }
+
+    fn event(&mut self, shard: ShardIndex, event: Event) {
+        self.events.push((shard, event));
+    }
+
+    fn drained(&mut self, _shard: ShardIndex, _machine: &Shard) {}
+}
+
 impl Engine {
     /// Everything that can go on does.
     pub(super) fn turn(&mut self, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
-        let mut moved = true;
-        while std::mem::take(&mut moved) {
-            while let Some(step) = self.front.poll() {
-                moved = true;
-                match step {
-                    FrontAction::Reply(reply) => drop(self.replies.insert(reply.id, reply)),
-                    FrontAction::ToShard(shard, part) => self.shards[usize::from(shard.0)].submit(self.now_ns, part),
-                }
+        loop {
+            let mut said = Said::default();
+            self.part.drain(self.now_ns, &mut said);
+            let Said { ios, replies, done, events } = said;
+            self.replies.extend(replies.into_iter().map(|reply| (reply.id, reply)));
+            for (token, result) in done {
+                self.answers.done(token, result);
             }
-            for index in 0..self.shards.len() {
-                while let Some(action) = self.shards[index].poll_action() {
-                    moved = true;
-                    match action {
-                        Action::Io(io) => {
-                            let path = match io.target {
-                                Target::Ssd => self.ssd.clone(),
-                                Target::Backing(volume) => self.backing[&volume.0].0.clone(),
-                            };
-                            let completion = locked(hardware).perform(&path, io);
-                            self.shards[index].complete(self.now_ns, completion);
-                        }
-                        Action::Reply(reply) => self.front.shard_reply(ShardIndex(index as u16), reply),
-                        Action::Event(event) => self.event(ShardIndex(index as u16), event, hardware, ears),
-                    }
-                }
+            for (shard, event) in events {
+                self.event(shard, event, hardware, ears);
+            }
+            if ios.is_empty() {
+                return;
+            }
+            for (shard, io) in ios {
+                let path = match io.target {
+                    Target::Ssd => self.ssd.clone(),
+                    Target::Backing(volume) => self.backing[&volume.0].0.clone(),
+                };
+                let completion = locked(hardware).perform(&path, io);
+                self.part.complete(&mut NoClock, self.now_ns, shard, completion);
             }
         }
     }
 
-    pub(super) fn event(&mut self, shard: ShardIndex, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
-        let volume = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
-        let notice = match event {
-            Event::SsdFailed { no_space } => Notice::SsdFailed { pool: self.pool.clone(), life: self.life, no_space },
-            Event::NothingDirty(place) if !self.clean.said_by(shard, place) => return,
-            Event::NothingDirty(place) => Notice::NothingDirty { pool: self.pool.clone(), life: self.life, volume: volume(place) },
-            Event::GoingHome => Notice::GoingHome { pool: self.pool.clone(), life: self.life },
-            Event::PastSsd { token, volume: place, blocks } => {
-                Notice::PastSsd { pool: self.pool.clone(), life: self.life, volume: volume(place), blocks, token }
-            }
-            Event::BackingFailed(place) => Notice::BackingFailed { volume: volume(place) },
-            Event::DirtyBlockUnreadable(place, block) => Notice::DirtyBlockUnreadable { volume: volume(place), block },
-            Event::ChecksumMismatch(place, block) => Notice::ChecksumMismatch { volume: volume(place), block },
-            Event::DestageFailed(place, block) => Notice::DestageFailed { volume: volume(place), block },
-            Event::CommandDone(token, result) => {
-                let (left, first) = self.commands.get_mut(&token).expect("a command that was given");
-                *left -= 1;
-                if first.is_ok() {
-                    *first = result;
-                }
-                return;
-            }
-        };
+    fn event(&mut self, shard: ShardIndex, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
+        let name = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
+        let Some(notice) = self.notices.of(shard, event, name) else { return };
         if let Some(ears) = ears.filter(|_| !locked(hardware).dead) {
             ears.waiting.fetch_add(1, Ordering::SeqCst);
             ears.sender.send(notice).expect("somebody listens while the machine has power");
@@ -119,40 +154,36 @@ impl Engine {
     pub(super) fn command(&mut self, make: impl Fn(u64) -> Command) -> u64 {
         self.next_number += 1;
         let token = self.next_number;
-        self.commands.insert(token, (self.shards.len(), Ok(())));
-        self.tell(&make(token));
+        let mut command = make(token);
+        assert!(token_of(&mut command).is_some(), "somebody answers {command:?}");
+        self.answers.expect(token, self.shards);
+        self.tell(&command);
         token
     }
 
     pub(super) fn tell(&mut self, command: &Command) {
-        for shard in &mut self.shards {
-            shard.command(self.now_ns, command.clone());
-        }
+        self.part.command(&mut NoClock, self.now_ns, command);
     }
 
     /// As the runtime does it, but without a clock: the n-th access is to be the same one every time.
     pub(super) fn set_content(&mut self, level: Content) {
-        for shard in &mut self.shards {
-            let options = runtime::content::options_for(level, shard.config());
-            shard.set_content(options);
-        }
+        self.part.set_content(|config| ::pool::content::options_for(level, config));
     }
 
     pub(super) fn tick(&mut self) {
-        let deadline = self.shards.iter().filter_map(Shard::next_deadline).min();
+        let deadline = self.part.next_deadline_ns();
         self.now_ns = deadline.unwrap_or(0).max(self.now_ns + 100_000);
-        for shard in &mut self.shards {
-            shard.tick(self.now_ns);
-        }
+        self.part.tick(&mut NoClock, self.now_ns);
+    }
+
+    /// The shards.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.part.shards().map(|(_, shard)| shard)
     }
 
     /// How a command ended, if it has.
     pub(super) fn ended(&mut self, token: u64) -> Option<Result<(), String>> {
-        let (left, _) = self.commands.get(&token)?;
-        if *left > 0 {
-            return None;
-        }
-        self.commands.remove(&token).map(|(_, result)| result)
+        self.answers.take(token)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::preload::Piece;
 use crate::real::assembly;
 use crate::real::content::Gathered;
 use crate::real::looking_into;
+use crate::real::notices::PoolNotices;
 use crate::real::records;
 use crate::ssd_content::SsdContent;
 use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, State, VolumeRecord};
@@ -29,14 +30,15 @@ use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use ::engine::api::{Command, Op, Origin, Request, RequestError, VolumeOptions};
-use ::engine::front::Front;
+use ::engine::front::JOINED_BLOCKS_MAX;
 use ::engine::medium::Medium;
 use ::engine::superblock;
+use ::pool::{Answers, Part, Place};
 use format::Layout;
 use page::PageVec;
 use simulator::disk::media::Media;
 use simulator::prng::Prng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -196,10 +198,14 @@ impl World {
             };
             let pages: PageVec = data.map(page).into_iter().collect();
             let sectors = if op == Op::Flush { 0 } else { 8 };
-            engine.front.submit(Request::new(id, place, op, block * 8, sectors, origin).pages(pages));
-            id
+            let request = Request::new(id, place, op, block * 8, sectors, origin).pages(pages);
+            if engine.withdrawn.contains(&place.0) {
+                return None;
+            }
+            engine.part.submit(request);
+            Some(id)
         };
-        let id = self.engine(submit).map_err(|_| RequestError::Shutdown)?;
+        let id = self.engine(submit).ok().flatten().ok_or(RequestError::Shutdown)?;
         let reply = self.wait(|engine| engine.replies.remove(&id)).map_err(|_| RequestError::Shutdown)?;
         reply.result.map(|()| reply.pages.iter().flat_map(|page| page.to_vec()).collect())
     }
@@ -341,7 +347,7 @@ impl DataPath for World {
     }
 
     fn has_lost_ssd(&self, _pool: &str) -> bool {
-        self.engine(|engine| engine.shards.iter().any(::engine::shard::Shard::has_lost_its_log)).unwrap_or(false)
+        self.engine(|engine| engine.shards().any(::engine::shard::Shard::has_lost_its_log)).unwrap_or(false)
     }
 
     fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
@@ -350,21 +356,23 @@ impl DataPath for World {
         // One thread: the n-th access is to be the same one every time.
         let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, known)?;
         let holds = root.holds();
+        let life = Life { uuid: pool.uuid, session: started.session };
         let mut engine = Engine {
             pool: pool.name.clone(),
-            life: Life { uuid: pool.uuid, session: started.session },
+            life,
             ssd: pool.ssd.clone(),
             root,
             samples,
-            shards,
-            front: Front::new(SHARDS),
+            part: Part::new(0, shards.into_iter().map(Place::here).collect(), JOINED_BLOCKS_MAX),
+            answers: Answers::default(),
+            shards: usize::from(SHARDS),
             now_ns: 0,
             pages,
             next_number: 0,
             replies: BTreeMap::new(),
-            commands: BTreeMap::new(),
             backing: BTreeMap::new(),
-            clean: ::engine::unanimous::Unanimous::of(usize::from(SHARDS)),
+            withdrawn: BTreeSet::new(),
+            notices: PoolNotices::new(&pool.name, life, usize::from(SHARDS)),
         };
         engine.set_content(pool.content);
         holds.iter().for_each(|hold| engine.tell(hold));
@@ -387,7 +395,8 @@ impl DataPath for World {
         let quiet = self.run(|token| Command::Quiesce { token });
         let mut engine = locked(&self.running).engine.take().expect("looked above");
         quiet?;
-        if clean { engine.root.checkpoint(&engine.shards) } else { Ok(()) }
+        let shards: Vec<_> = engine.part.into_shards().into_iter().map(|(_, shard)| shard).collect();
+        if clean { engine.root.checkpoint(&shards) } else { Ok(()) }
     }
 
     fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
@@ -429,7 +438,7 @@ impl DataPath for World {
     fn backing_failed(&self, volume: &str) -> bool {
         let Some(place) = self.place(volume) else { return false };
         let tell = |engine: &mut Engine| {
-            let failed = engine.shards.iter().any(|shard| shard.backing_has_failed(place));
+            let failed = engine.shards().any(|shard| shard.backing_has_failed(place));
             if failed {
                 engine.tell(&Command::BackingFailed { volume: place });
             }
@@ -452,12 +461,12 @@ impl DataPath for World {
 
     fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
-        self.engine(|engine| engine.front.remove_volume(place))?;
+        self.engine(|engine| engine.withdrawn.insert(place.0))?;
         // A device that failed is let go all the same.
         let token = self.engine(|engine| engine.command(|token| Command::Release { token, volume: place }))?;
         drop(self.wait(|engine| engine.ended(token))?);
         self.engine(|engine| {
-            engine.samples.insert(volume.id, assembly::samples_of_shards(&engine.shards, place));
+            engine.samples.insert(volume.id, assembly::samples_of_shards(engine.shards(), place));
             engine.backing.remove(&place.0);
         })?;
         Ok(None)
@@ -493,7 +502,7 @@ impl DataPath for World {
             let place = engine.root.enter(volume)?;
             engine.backing.insert(place.0, (volume.backing.clone(), volume.name.clone()));
             let (id, options) = (VolumeId(volume.id), VolumeOptions::from(&volume.options));
-            engine.front.set_volume(place, id, options.clone());
+            engine.withdrawn.remove(&place.0);
             engine.tell(&Command::Attach { volume: place, id, size_bytes: volume.size_bytes, options });
             Ok(())
         })?
@@ -510,7 +519,7 @@ impl DataPath for World {
             return Ok(());
         }
         let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
-        self.engine(|engine| engine.front.remove_volume(place))?;
+        self.engine(|engine| engine.withdrawn.insert(place.0))?;
         if forget {
             self.forget(volume)?;
             self.engine(|engine| engine.backing.remove(&place.0))?;
@@ -551,11 +560,7 @@ impl DataPath for World {
 
     fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
         let options = VolumeOptions::from(&volume.options);
-        let place = self.engine(|engine| {
-            let place = engine.root.enter(volume)?;
-            engine.front.set_volume(place, VolumeId(volume.id), options.clone());
-            Ok::<_, ControlError>(place)
-        })??;
+        let place = self.engine(|engine| engine.root.enter(volume))??;
         self.ticket(|token| Command::SetOptions { token, volume: place, options: options.clone() })
     }
 
@@ -601,7 +606,7 @@ impl DataPath for World {
         let running = locked(&self.running);
         let Some((place, engine)) = running.place(volume).zip(running.engine.as_ref()) else { return VolumeStats::default() };
         let of = |figure: fn(&::engine::stats::VolumeStats) -> u64| {
-            engine.shards.iter().filter_map(|shard| shard.volume_stats(place)).map(|stats| figure(&stats)).sum()
+            engine.shards().filter_map(|shard| shard.volume_stats(place)).map(|stats| figure(&stats)).sum()
         };
         VolumeStats {
             dirty_bytes: Some(of(|stats| stats.dirty_bytes)),
@@ -626,7 +631,7 @@ impl DataPath for World {
         let mut gathered = Gathered::default();
         let running = locked(&self.running);
         let Some(engine) = running.engine.as_ref() else { return PoolStats::default() };
-        engine.shards.iter().for_each(|shard| gathered.look(shard));
+        engine.shards().for_each(|shard| gathered.look(shard));
         let name_of = |place| engine.backing.get(&place).map(|(_, name)| name.clone());
         PoolStats { content: gathered.figures(name_of), ..PoolStats::default() }
     }
@@ -634,7 +639,7 @@ impl DataPath for World {
     fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError> {
         let Some(place) = self.place(volume) else { return Ok(Explained::default()) };
         self.engine(|engine| {
-            let parts = engine.shards.iter().filter_map(|shard| shard.explain(engine.now_ns, place, first_block, blocks));
+            let parts = engine.shards().filter_map(|shard| shard.explain(engine.now_ns, place, first_block, blocks));
             let mut explained = Explained { has_cache: true, remembered_ns: engine.now_ns, ..Explained::default() };
             parts.for_each(|part| explained.add(part));
             explained.sort();
@@ -646,7 +651,7 @@ impl DataPath for World {
         let mut map = AddressMap::empty(cells.count);
         let Some(place) = self.place(volume) else { return Ok(map) };
         self.engine(|engine| {
-            for shard in &engine.shards {
+            for shard in engine.shards() {
                 shard.look_at_index(0, u32::MAX, |of, block, dirty| {
                     if let Some(cell) = cells.cell_of(block).filter(|_| of == place) {
                         map.cached_blocks[cell] += 1;

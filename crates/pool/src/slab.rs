@@ -2,18 +2,19 @@
 
 /// Values under numbers; a removed value's number is given to a later one. Memory grows to the most that was ever in at a time and is
 /// then reused, so a steady load allocates nothing.
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(crate) const fn new() -> Slab<T> {
+    /// An empty table.
+    pub const fn new() -> Slab<T> {
         Slab { places: Vec::new(), free: Vec::new() }
     }
 
     /// Puts a value in and gives its number.
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(number) => {
                 self.places[number as usize] = Some(value);
@@ -27,7 +28,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes a value out, if it is there.
-    pub(crate) fn take(&mut self, number: u32) -> Option<T> {
+    pub fn take(&mut self, number: u32) -> Option<T> {
         let value = self.places.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(value)
@@ -35,28 +36,32 @@ impl<T> Slab<T> {
 
     /// Takes out a value that must be there: a completion for something that was never started would be memory
     /// written by a stranger.
-    pub(crate) fn remove(&mut self, number: u32) -> T {
+    pub fn remove(&mut self, number: u32) -> T {
         self.take(number).expect("a completion names something in flight")
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+    /// The value of a number, if it is there.
+    pub fn get(&self, number: u32) -> Option<&T> {
         self.places.get(number as usize)?.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.places.get_mut(number as usize)?.as_mut()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Values that are in.
+    pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// All values with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.places.iter().enumerate().filter_map(|(number, place)| Some((number as u32, place.as_ref()?)))
     }
 }

@@ -1,17 +1,20 @@
 //! Pools and cached volumes as the control thread sees them.
 
-use crate::cached::{EventSink, LocalShard, PoolPart, ShardPlace};
-use crate::command::{CommandTicket, Commands, with_token};
+use crate::cached::{EventSink, PoolPart, Ways};
+use crate::command::{CommandTicket, Commands};
 use crate::devices::DeviceRef;
 use crate::error::RuntimeError;
 use crate::message::Message;
 use crate::runtime::{ANSWER_PATIENCE, Runtime};
 use crate::volume::{REQUEST_BYTES_MAX, Route, VolumeRef, VolumeShared};
 use engine::api::{Command, VolumeOptions};
-use engine::front::{Front, JOINED_BLOCKS_MAX};
+use engine::front::JOINED_BLOCKS_MAX;
 use engine::shard::{PAGES_MIN, Shard};
 use engine::stats::{ShardStats, VolumeStats};
 use page::{PAGE_BYTES, PagePool};
+use pool::commands::token_of;
+use pool::part::home_of;
+use pool::{Part, Place};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -101,34 +104,28 @@ impl Runtime {
     pub fn add_pool(&self, options: PoolOptions) -> Result<PoolRef, RuntimeError> {
         let PoolOptions { ssd, shards, pages, events } = options;
         let count = shards.len();
-        let pool = PoolShared { number: self.numbers.pool.fetch_add(1, Ordering::Relaxed), shards: count, pages, commands: Arc::default() };
+        let shared =
+            PoolShared { number: self.numbers.pool.fetch_add(1, Ordering::Relaxed), shards: count, pages, commands: Arc::default() };
         let mut shards: Vec<Option<Shard>> = shards.into_iter().map(Some).collect();
         let reactors = self.reactors();
-        let joined_pages = joined_pages(count, reactors, pool.pages.pages_max());
+        let joined_pages = joined_pages(count, reactors, shared.pages.pages_max());
         self.ask_all("add pool", ANSWER_PATIENCE, |reactor, done| {
-            let place = |(index, shard): (usize, &mut Option<Shard>)| {
-                let home = (index % usize::from(reactors)) as u16;
-                if home == reactor {
-                    let shard = shard.take().expect("each shard has one home");
-                    ShardPlace::Here(Box::new(LocalShard::new(shard)))
-                } else {
-                    ShardPlace::There(home)
-                }
+            let place = |(index, shard): (usize, &mut Option<Shard>)| match home_of(index, reactors) {
+                home if home == reactor => Place::here(shard.take().expect("each shard has one home")),
+                home => Place::There(home),
             };
-            let part = Box::new(PoolPart {
-                number: pool.number,
-                reactor,
-                front: Front::new(count as u16).joining(joined_pages as u64),
-                shards: shards.iter_mut().enumerate().map(place).collect(),
+            let places = shards.iter_mut().enumerate().map(place).collect();
+            let ways = Ways {
+                number: shared.number,
                 ssd: ssd.0.number,
                 backing: Vec::new(),
-                ids: Vec::new(),
                 events: events.clone(),
-                commands: pool.commands.clone(),
-            });
+                commands: shared.commands.clone(),
+            };
+            let part = Box::new(PoolPart { part: Part::new(reactor, places, joined_pages as u64), ways });
             Message::AddPool { part, done }
         })?;
-        Ok(PoolRef(Arc::new(pool)))
+        Ok(PoolRef(Arc::new(shared)))
     }
 
     /// Makes a volume available: the shards learn of it, and endpoints may submit to the handle.
@@ -238,16 +235,13 @@ impl Runtime {
     ///
     /// # Errors
     /// [`RuntimeError::Timeout`] if a reactor did not take it.
-    pub fn command(&self, pool: &PoolRef, command: Command) -> Result<CommandTicket, RuntimeError> {
+    pub fn command(&self, pool: &PoolRef, mut command: Command) -> Result<CommandTicket, RuntimeError> {
         let token = self.numbers.token.fetch_add(1, Ordering::Relaxed) + 1;
         let ticket = CommandTicket { commands: pool.0.commands.clone(), directory: self.directory.clone(), pool: pool.0.number, token };
-        let command = match with_token(command, token) {
-            Ok(command) => {
-                pool.0.commands.expect(token, pool.0.shards);
-                command
-            }
-            Err(unanswered) => unanswered,
-        };
+        if let Some(own) = token_of(&mut command) {
+            *own = token;
+            pool.0.commands.expect(token, pool.0.shards);
+        }
         self.tell_shards(pool, command)?;
         Ok(ticket)
     }

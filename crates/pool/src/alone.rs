@@ -4,7 +4,6 @@
 //! Accesses are submitted with a bounded number in flight, as a client with that queue depth would send
 //! them. Whether a block was cached is looked up before its request goes in; a block that a request in
 //! flight brings counts as cached.
-#![forbid(unsafe_code)]
 
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Request, Target, VolumeOptions};
 use engine::log::LogPlace;
@@ -27,7 +26,7 @@ const CLIENT_PAGES: usize = QUEUE_DEPTH * EXTENT_BLOCKS as usize;
 
 /// Size and rules of the engine.
 #[derive(Clone, Debug)]
-pub struct ReplicaConfig {
+pub struct AloneConfig {
     /// Blocks of the RAM tier.
     pub ram_blocks: u64,
     /// Pages of the log, headers and footers included.
@@ -37,7 +36,7 @@ pub struct ReplicaConfig {
 }
 
 /// See the module.
-pub struct Replica {
+pub struct Alone {
     shard: Shard,
     zero_page: Page,
     volumes: HashMap<u32, VolumeIndex>,
@@ -48,13 +47,13 @@ pub struct Replica {
     blocks_in_flight: HashSet<(VolumeIndex, u64)>,
 }
 
-impl Replica {
+impl Alone {
     /// Pages of the smallest log that behaves as a large one does: with fewer segments the one being filled counts too much.
     pub const SSD_PAGES_MIN: u64 = 32 * *SEGMENT_PAGES.start();
 
     /// An engine with an empty log.
     #[must_use]
-    pub fn new(config: ReplicaConfig) -> Replica {
+    pub fn new(config: AloneConfig) -> Alone {
         let segment_pages = (config.ssd_pages / SEGMENTS + 1).next_power_of_two() / 2;
         let segment_pages = segment_pages.clamp(*SEGMENT_PAGES.start(), *SEGMENT_PAGES.end());
         let segments_per_shard = (config.ssd_pages / segment_pages).max(u64::from(format::layout::SEGMENTS_PER_SHARD_MIN)) as u32;
@@ -63,7 +62,7 @@ impl Replica {
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
         let place = LogPlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let shard_config = ShardConfig { place, ram_blocks: config.ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
-        Replica {
+        Alone {
             shard: Shard::new(shard_config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 }),
             zero_page: pool.allocate_zeroed().expect("an empty pool has pages").freeze(),
             volumes: HashMap::new(),
