@@ -81,7 +81,7 @@ fn start(ssd: &OpenDevice) -> Result<Took> {
     let places = BTreeMap::from([(VOLUME.0, VolumeIndex(0))]);
     let pages = PagePool::new(1 << 20);
     let threads = 2 * std::thread::available_parallelism()?.get();
-    let plan = Restart { state: &state, places: &places, ram_blocks: 0, content: Content::Off, pages, threads };
+    let plan = Restart { state: &state, places: &places, ram_blocks: 0, content: Content::Off, pages, threads, slots_named: None };
     let open = || -> Result<Box<dyn Medium + Send>, Failed> { Ok(Box::new(medium(ssd).map_err(Failed)?)) };
     let found: Vec<Restarted> = restart(&plan, &open).map_err(|failed| failed.0)?;
     let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();

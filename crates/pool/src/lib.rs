@@ -15,6 +15,7 @@ pub mod commands;
 pub mod content;
 pub mod part;
 pub mod restart;
+pub mod root;
 pub mod slab;
 
 pub use answers::Answers;

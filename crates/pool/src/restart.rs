@@ -5,7 +5,7 @@
 
 use crate::content;
 use engine::checkpoint::{self, Checkpoint};
-use engine::index::{Slot, Stored};
+use engine::index::{Index, Slot, Stored};
 use engine::log::LogPlace;
 use engine::medium::Medium;
 use engine::recovery::{self, RecoveredItem, RecoveredRecord, RecoveryReport};
@@ -37,6 +37,8 @@ pub struct Restart<'a> {
     pub pages: PagePool,
     /// Threads to work with.
     pub threads: usize,
+    /// So many slots of each shard have names; `None`: as many as the format has. Fewer are for tests.
+    pub slots_named: Option<u32>,
 }
 
 /// A shard, ready once [`PoolState::begin_session`] has been told all ends.
@@ -140,6 +142,17 @@ pub fn restart<E: From<OpenError> + Send>(
     Ok(made.into_inner().expect("nobody panics with the lock").into_values().collect())
 }
 
+/// The same on this thread, by one way to the SSD.
+///
+/// # Errors
+/// As [`restart`].
+pub fn restart_here(restart: &Restart, medium: &mut dyn Medium) -> Result<Vec<Restarted>, OpenError> {
+    restart.state.check_logs()?;
+    let saved = checkpoint::open(medium, restart.state)?;
+    let shards = (0..restart.state.superblock.layout.shards).map(ShardIndex);
+    shards.map(|shard| restart.shard(medium, saved.as_ref(), shard)).collect()
+}
+
 impl Restart<'_> {
     fn shard(&self, medium: &mut dyn Medium, saved: Option<&Checkpoint>, shard: ShardIndex) -> Result<Restarted, OpenError> {
         if let Some(saved) = saved
@@ -188,7 +201,11 @@ impl Restart<'_> {
 
     fn gathering(&self) -> Result<Gathering<'_>, OpenError> {
         let layout = &self.state.superblock.layout;
-        let blocks = Restored::try_new(layout.slots_per_shard(), layout.pages_per_segment())?;
+        let (slots, pages) = (layout.slots_per_shard(), layout.pages_per_segment());
+        let blocks = match self.slots_named {
+            Some(named) => Restored::with_index(Index::naming(slots, pages, named)?),
+            None => Restored::try_new(slots, pages)?,
+        };
         Ok(Gathering { places: self.places, blocks, tallies: Vec::new() })
     }
 

@@ -1,21 +1,21 @@
 //! The engine as a daemon runs it, without the daemon: fronts, shards, superblock, recovery and checkpoint, put together in the
 //! order the runtime does it. Everything that decides anything is the engine's own code.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use engine::api::{Action, Command, Completion, Event, Request};
-use engine::checkpoint;
-use engine::front::{Front, FrontAction, JOINED_BLOCKS_MAX};
-use engine::index::{Index, Slot, Stored};
-use engine::log::LogPlace;
+use engine::api::{Command, Completion, Event, Io, Reply, Request};
+use engine::front::JOINED_BLOCKS_MAX;
 use engine::packer::ContentOptions;
-use engine::recovery::{self, RecoveredItem, RecoveredRecord};
-use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig};
-use engine::superblock::{self, OpenError, PoolState};
-use format::checkpoint::{CheckpointEntry, LogEnd};
+use engine::shard::{PAGES_MIN, RecoveredBlock, Shard};
+use engine::superblock::{self, OpenError};
 use format::superblock::BACKING_IDENTITY_BYTES_MAX;
 use format::{Layout, VolumeRecord};
 use page::PagePool;
+use pool::commands::token_of;
+use pool::part::home_of;
+use pool::restart::{Restart, restart_here};
+use pool::root::{self, CheckpointError, EnterError, LoadError, Root};
+use pool::{Feeder, Host, Origin, Part, Place};
 use types::{Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 use crate::disk::blocking::Blocking;
@@ -37,15 +37,24 @@ pub fn layout(plan: &Plan) -> Layout {
     Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD")
 }
 
-fn name_of(volume: usize) -> String {
-    format!("volume{volume}")
+fn new_record(id: VolumeId, volume: u16, size_bytes: u64) -> VolumeRecord {
+    VolumeRecord {
+        id,
+        uuid: [volume as u8 + 1; 16],
+        name: format!("volume{volume}"),
+        size_bytes,
+        mode: Mode::WriteThrough,
+        may_have_dirty: false,
+        damaged: false,
+        backing_identity: Vec::new(),
+    }
 }
 
 /// Has the next store of the superblock change each of its sectors, as a pool of many busy volumes may: one that is torn between two
 /// states then never is a whole one.
-fn stamp(pool: &mut PoolState) {
-    let state = pool.superblock.generation.to_le_bytes();
-    for volume in &mut pool.superblock.volumes {
+fn stamp(root: &mut Root) {
+    let state = root.state().superblock.generation.to_le_bytes();
+    for volume in root.volumes_mut() {
         volume.backing_identity = state.repeat(BACKING_IDENTITY_BYTES_MAX / state.len());
     }
 }
@@ -56,150 +65,77 @@ impl Builder for Engine {
         for (index, volume) in plan.volumes.iter().enumerate() {
             let id = pool.superblock.next_volume_id;
             pool.superblock.next_volume_id = VolumeId(id.0 + 1);
-            pool.superblock.volumes.push(VolumeRecord {
-                id,
-                uuid: [index as u8 + 1; 16],
-                name: name_of(index),
-                size_bytes: volume.first_sectors * 512,
-                mode: volume.options.mode,
-                may_have_dirty: false,
-                damaged: false,
-                backing_identity: Vec::new(),
-            });
+            let record = new_record(id, index as u16, volume.first_sectors * 512);
+            pool.superblock.volumes.push(VolumeRecord { mode: volume.options.mode, ..record });
         }
-        stamp(&mut pool);
         pool.store(ssd).map_err(refusal)
     }
 
     fn start(&self, plan: &Plan, host: &HostRecord, now_ns: u64, ssd: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal> {
-        let mut pool = superblock::load(ssd).map_err(refusal)?;
-        if pool.superblock.uuid != host.pool_uuid {
-            return Err(Refusal { reason: "the SSD belongs to another pool".to_string(), io: false });
-        }
-        if pool.superblock.session < host.session {
-            return Err(Refusal { reason: "it is an old copy of the pool".to_string(), io: false });
-        }
-        if pool.superblock.volumes.len() != plan.volumes.len() {
-            return Err(Refusal { reason: "the pool does not know all volumes".to_string(), io: false });
-        }
-        let next = VolumeId(plan.volumes.len() as u32 + 1 + host.retired);
-        pool.superblock.next_volume_id = pool.superblock.next_volume_id.max(next);
-        for (volume, number) in &host.renumbered {
-            let name = name_of(usize::from(*volume));
-            let record = pool.superblock.volumes.iter_mut().find(|record| record.name == name).expect("every volume has a record");
-            record.id = record.id.max(VolumeId(*number));
-        }
-        let found = gather(ssd, &mut pool, plan.index_slots)?;
-        let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
-        let damaged: Vec<VolumeId> = found.iter().flat_map(|shard| shard.damaged.iter().copied()).collect();
-        stamp(&mut pool);
-        pool.begin_session(ssd, &ends, &damaged).map_err(refusal)?;
-        let mut shards = Vec::new();
-        for (index, shard) in found.into_iter().enumerate() {
-            let config = ShardConfig {
-                place: LogPlace {
-                    uuid: pool.superblock.uuid,
-                    session: pool.superblock.session,
-                    shard: ShardIndex(index as u16),
-                    layout: pool.superblock.layout,
-                },
-                ram_blocks: plan.ram_bytes / 4096 / u64::from(plan.shards),
-                pool: pages.clone(),
-                dirty_max_permille: DIRTY_MAX_PERMILLE,
-            };
-            shards.push(Shard::with_blocks(config, shard.end, shard.blocks));
-        }
+        let state = root::load(ssd, host.pool_uuid, host.session).map_err(|error| match error {
+            LoadError::Open(error) => refusal(error),
+            LoadError::AnotherPool => Refusal { reason: "the SSD belongs to another pool".to_string(), io: false },
+            LoadError::OldCopy { .. } => Refusal { reason: "it is an old copy of the pool".to_string(), io: false },
+        })?;
+        let ids: Vec<u32> = (0..plan.volumes.len() as u16).map(|volume| host.id_of(volume)).collect();
+        let places = ids.iter().zip(0..).map(|(id, volume)| (*id, VolumeIndex(volume))).collect();
+        let mut root = Root::new(state, places, plan.volumes.len() as u32 + 1 + host.retired);
+        let restart = Restart {
+            state: root.state(),
+            places: root.places(),
+            ram_blocks: plan.ram_bytes / 4096 / u64::from(plan.shards),
+            content: Content::Off,
+            pages: pages.clone(),
+            threads: 1,
+            slots_named: Some(plan.index_slots),
+        };
+        let found = restart_here(&restart, ssd).map_err(refusal)?;
+        stamp(&mut root);
+        root.begin_session(ssd, &found).map_err(refusal)?;
         // As the superblock says, not as this start found: the one before may have died right after it had written that down.
-        let damaged: Vec<VolumeId> = pool.superblock.volumes.iter().filter(|volume| volume.damaged).map(|volume| volume.id).collect();
-        let damaged = plan_volumes(&pool, &damaged);
-        let session = pool.superblock.session;
-        let fronts = (0..plan.fronts).map(|_| Front::new(plan.shards)).collect();
-        let daemon = Daemon {
-            pool,
-            shards,
-            fronts,
+        let superblock = &root.state().superblock;
+        let damaged = superblock.volumes.iter().filter(|volume| volume.damaged).filter_map(|volume| root.place_of(volume.id.0));
+        let (damaged, session) = (damaged.map(|place| place.0).collect(), superblock.session);
+        let mut shards: Vec<Option<Shard>> = found.into_iter().map(|found| Some(found.shard)).collect();
+        let joined_pages = JOINED_BLOCKS_MAX;
+        let part = |number: u16| {
+            let place = |(index, shard): (usize, &mut Option<Shard>)| match home_of(index, plan.fronts) {
+                home if home == number => Place::here(shard.take().expect("each shard has one home")),
+                home => Place::There(home),
+            };
+            Part::new(number, shards.iter_mut().enumerate().map(place).collect(), joined_pages)
+        };
+        let parts: Vec<Part> = (0..plan.fronts).map(part).collect();
+        let outside = Outside {
             outputs: VecDeque::new(),
-            waiting: BTreeMap::new(),
-            answers: Answers::default(),
-            now_ns,
+            mail: VecDeque::new(),
+            answers: pool::Answers::default(),
+            trails: Answers::default(),
+            checks: BTreeSet::new(),
+            ended_checks: false,
             threads: plan.message_ns > 0,
+            sender: 0,
+        };
+        let mut daemon = Daemon {
+            root,
+            parts,
+            outside,
+            ids,
+            retired: BTreeMap::new(),
+            shards: plan.shards,
+            now_ns,
             keeps_dirty: !plan.ssd_faults.harmful() && plan.rot_ns == 0 && !plan.ssd_leaves,
             crashes: plan.crashes > 0,
         };
+        for hold in daemon.root.holds() {
+            daemon.tell(&hold);
+        }
         Ok(Started { system: Box::new(daemon), damaged, session })
     }
 
     fn uses_ssd(&self) -> bool {
         true
     }
-}
-
-fn volume_index(pool: &PoolState, id: VolumeId) -> Option<u16> {
-    let record = pool.superblock.volumes.iter().find(|volume| volume.id == id)?;
-    record.name.strip_prefix("volume")?.parse().ok()
-}
-
-fn plan_volumes(pool: &PoolState, ids: &[VolumeId]) -> Vec<u16> {
-    ids.iter().filter_map(|id| volume_index(pool, *id)).collect()
-}
-
-struct FoundShard {
-    end: LogEnd,
-    blocks: Restored,
-    damaged: Vec<VolumeId>,
-}
-
-/// What each shard's part of the SSD holds: from the checkpoint if there is a valid one, else from the log.
-fn gather(ssd: &mut Blocking, pool: &mut PoolState, index_slots: u32) -> Result<Vec<FoundShard>, Refusal> {
-    let saved = checkpoint::open(ssd, pool).map_err(refusal)?;
-    pool.check_logs().map_err(refusal)?;
-    let layout = pool.superblock.layout;
-    let nothing = || -> Result<Restored, Refusal> {
-        let index = Index::naming(layout.slots_per_shard(), layout.pages_per_segment(), index_slots);
-        index.map(Restored::with_index).map_err(|error| refusal(error.into()))
-    };
-    let mut found = Vec::new();
-    for shard in (0..pool.superblock.layout.shards).map(ShardIndex) {
-        if let Some(saved) = &saved {
-            let mut blocks = nothing()?;
-            let mut sink = |slot: u32, entry: CheckpointEntry| {
-                let id = saved.volumes()[usize::from(entry.volume)];
-                let block = volume_index(pool, id).map(|volume| RecoveredBlock {
-                    volume: VolumeIndex(volume),
-                    block: entry.block,
-                    slot: Slot(slot),
-                    dirty: entry.dirty,
-                    mask: entry.mask,
-                    checksum: entry.checksum,
-                    stored: None,
-                });
-                block.into_iter().for_each(|block| blocks.add(block));
-            };
-            let whole = saved.load_shard(ssd, pool, shard, &mut sink).map_err(refusal)?;
-            if whole {
-                found.push(FoundShard { end: saved.log_ends()[usize::from(shard.0)], blocks, damaged: Vec::new() });
-                continue;
-            }
-        }
-        let mut blocks = nothing()?;
-        let places = pool.clone();
-        let mut sink = |item: RecoveredItem| {
-            let slot = blocks.slot_of(layout.physical(item.segment_seq()), item.ordinal());
-            match item {
-                RecoveredItem::Block(RecoveredRecord { volume, block, dirty, mask, checksum, stored, .. }) => {
-                    if let Some(volume) = volume_index(&places, volume).map(VolumeIndex) {
-                        let stored = stored.map(Stored::from);
-                        blocks.add(RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored });
-                    }
-                }
-                RecoveredItem::Base(base) => blocks.add_base(slot, base.checksum, base.stored.into()),
-            }
-        };
-        let recovered = recovery::recover(ssd, pool, shard, false, &mut sink).map_err(refusal)?;
-        blocks.objects_end_before(recovered.next_object);
-        found.push(FoundShard { end: recovered.end, blocks, damaged: recovered.report.damaged_volumes });
-    }
-    Ok(found)
 }
 
 fn content_options(setting: &ContentSetting) -> ContentOptions {
@@ -218,143 +154,172 @@ fn content_options(setting: &ContentSetting) -> ContentOptions {
     }
 }
 
-/// Commands that every shard answers, being waited for.
-struct Waiting {
-    shards_left: usize,
-    result: Result<(), String>,
-    /// It is a check of a segment.
-    checks: bool,
-}
-
 struct Daemon {
-    pool: PoolState,
-    shards: Vec<Shard>,
-    fronts: Vec<Front>,
-    outputs: VecDeque<Output>,
-    waiting: BTreeMap<u64, Waiting>,
-    answers: Answers,
+    root: Root,
+    parts: Vec<Part>,
+    outside: Outside,
+    /// The number of each volume, and those that they had while they were taken out of the superblock.
+    ids: Vec<u32>,
+    retired: BTreeMap<u16, u32>,
+    shards: u16,
     now_ns: u64,
-    /// Shards live on other threads than fronts: what they tell each other takes time.
-    threads: bool,
     /// Nothing can happen to dirty blocks on the SSD.
     keeps_dirty: bool,
     /// A crash may tear clean blocks, which is found when they are read.
     crashes: bool,
 }
 
-/// The front's number travels in the top bits of a part's id.
-const FRONT_SHIFT: u32 = 60;
+/// What parts see of the world.
+struct Outside {
+    outputs: VecDeque<Output>,
+    /// From part to part, where that takes no time.
+    mail: VecDeque<Cargo>,
+    answers: pool::Answers,
+    trails: Answers,
+    /// Commands under way that check a segment, and whether one has ended.
+    checks: BTreeSet<u64>,
+    ended_checks: bool,
+    /// Parts live on threads: what they tell each other takes time.
+    threads: bool,
+    /// The part that is being drained.
+    sender: u16,
+}
+
+impl Outside {
+    fn send(&mut self, to: u16, cargo: Cargo) {
+        if self.threads {
+            let channel = u32::from(self.sender) << 16 | u32::from(to);
+            self.outputs.push_back(Output::Parcel(Parcel { channel, cargo }));
+        } else {
+            self.mail.push_back(cargo);
+        }
+    }
+}
+
+impl Feeder for Outside {
+    fn feed(&mut self, shard: &mut Shard, work: impl FnOnce(&mut Shard)) {
+        work(shard);
+        let looks = shard.untimed_looks();
+        if looks > 0 {
+            shard.encoding_took(u64::from(looks) * ENCODING_NS);
+        }
+    }
+
+    fn asked(&mut self, shard: ShardIndex, request: &Request) {
+        self.trails.asked(shard.0, request);
+    }
+}
+
+impl Host for Outside {
+    fn io(&mut self, shard: ShardIndex, io: Io) {
+        self.outputs.push_back(Output::Io(shard.0, io));
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        self.outputs.push_back(Output::Reply(reply));
+    }
+
+    fn to_shard(&mut self, part: u16, shard: ShardIndex, origin: Origin, request: Request) {
+        self.send(part, Cargo::ToShard(part, shard, origin, request));
+    }
+
+    fn to_front(&mut self, part: u16, shard: ShardIndex, reply: Reply) {
+        self.send(part, Cargo::ToFront(part, shard, reply));
+    }
+
+    fn answered(&mut self, shard: ShardIndex, reply: &Reply) {
+        self.trails.answered(shard.0, reply);
+    }
+
+    fn done(&mut self, token: u64, result: Result<(), String>) {
+        if self.answers.done(token, result) {
+            self.ended_checks |= self.checks.remove(&token);
+            let result = self.answers.take(token).expect("the last shard has answered");
+            self.outputs.push_back(Output::Done(token, result));
+        }
+    }
+
+    fn event(&mut self, shard: ShardIndex, event: Event) {
+        self.outputs.push_back(Output::Event(shard.0, event));
+    }
+
+    fn drained(&mut self, shard: ShardIndex, machine: &Shard) {
+        self.trails.check(shard.0, machine);
+    }
+}
 
 impl Daemon {
     fn pump(&mut self) {
         loop {
-            let mut idle = true;
-            for front in 0..self.fronts.len() {
-                while let Some(action) = self.fronts[front].poll() {
-                    idle = false;
-                    self.front_wants(front as u16, action);
-                }
+            for (number, part) in self.parts.iter_mut().enumerate() {
+                self.outside.sender = number as u16;
+                part.drain(self.now_ns, &mut self.outside);
             }
-            for shard in 0..self.shards.len() {
-                let looks = self.shards[shard].untimed_looks();
-                if looks > 0 {
-                    self.shards[shard].encoding_took(u64::from(looks) * ENCODING_NS);
-                }
-                while let Some(action) = self.shards[shard].poll_action() {
-                    idle = false;
-                    self.shard_wants(shard as u16, action);
-                }
-                self.answers.check(shard as u16, &self.shards[shard]);
+            if std::mem::take(&mut self.outside.ended_checks) {
+                self.judge_check();
             }
-            if idle {
+            if self.outside.mail.is_empty() {
                 return;
             }
-        }
-    }
-
-    fn front_wants(&mut self, front: u16, action: FrontAction) {
-        match action {
-            FrontAction::Reply(reply) => self.outputs.push_back(Output::Reply(reply)),
-            FrontAction::ToShard(shard, mut request) => {
-                request.id |= u64::from(front) << FRONT_SHIFT;
-                let cargo = Cargo::ToShard(shard.0, request);
-                self.send(u32::from(front) << 16 | u32::from(shard.0), cargo);
+            while let Some(cargo) = self.outside.mail.pop_front() {
+                self.unpack(cargo);
             }
-        }
-    }
-
-    fn shard_wants(&mut self, shard: u16, action: Action) {
-        match action {
-            Action::Io(io) => self.outputs.push_back(Output::Io(shard, io)),
-            Action::Reply(mut reply) => {
-                self.answers.answered(shard, &reply);
-                let front = (reply.id >> FRONT_SHIFT) as u16;
-                reply.id &= (1 << FRONT_SHIFT) - 1;
-                self.send(1 << 31 | u32::from(front) << 16 | u32::from(shard), Cargo::ToFront(front, shard, reply));
-            }
-            Action::Event(Event::CommandDone(token, result)) => self.shard_done(token, result),
-            Action::Event(event) => self.outputs.push_back(Output::Event(shard, event)),
-        }
-    }
-
-    fn send(&mut self, channel: u32, cargo: Cargo) {
-        if self.threads {
-            self.outputs.push_back(Output::Parcel(Parcel { channel, cargo }));
-        } else {
-            self.unpack(cargo);
         }
     }
 
     fn unpack(&mut self, cargo: Cargo) {
         match cargo {
-            Cargo::ToShard(shard, request) => {
-                self.answers.asked(shard, &request);
-                self.shards[usize::from(shard)].submit(self.now_ns, request);
+            Cargo::ToShard(part, shard, origin, request) => {
+                self.parts[usize::from(part)].shard_request(&mut self.outside, self.now_ns, shard, origin, request);
             }
-            Cargo::ToFront(front, shard, reply) => self.fronts[usize::from(front)].shard_reply(ShardIndex(shard), reply),
+            Cargo::ToFront(part, shard, reply) => self.parts[usize::from(part)].shard_reply(shard, reply),
         }
     }
 
-    fn shard_done(&mut self, token: u64, result: Result<(), String>) {
-        let waiting = self.waiting.get_mut(&token).expect("a command that was given");
-        waiting.shards_left -= 1;
-        if waiting.result.is_ok() {
-            waiting.result = result;
+    fn tell(&mut self, command: &Command) {
+        for part in &mut self.parts {
+            part.command(&mut self.outside, self.now_ns, command);
         }
-        if waiting.shards_left == 0 {
-            let waiting = self.waiting.remove(&token).expect("looked above");
-            if waiting.checks {
-                self.judge_check();
-            }
-            self.outputs.push_back(Output::Done(token, waiting.result));
-        }
+    }
+
+    /// All shards, in order.
+    fn shards(&self) -> Vec<&Shard> {
+        let mut shards: Vec<(ShardIndex, &Shard)> = self.parts.iter().flat_map(Part::shards).collect();
+        shards.sort_unstable_by_key(|(index, _)| *index);
+        shards.into_iter().map(|(_, shard)| shard).collect()
+    }
+
+    fn shards_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
+        self.parts.iter_mut().flat_map(Part::shards_mut)
     }
 
     /// A check finds nothing bad where nothing can be.
     fn judge_check(&self) {
-        for found in self.shards.iter().filter(|_| self.keeps_dirty).map(Shard::scrubbed) {
+        for found in self.shards().into_iter().filter(|_| self.keeps_dirty).map(Shard::scrubbed) {
             assert!(found.dirty_bad == 0, "dirty blocks {:?} are called bad on a good SSD", found.dirty_bad_at);
             assert!(found.clean_bad == 0 || self.crashes, "{} clean blocks are called bad on a good SSD", found.clean_bad);
         }
     }
 
-    fn record_mut(&mut self, volume: u16) -> &mut VolumeRecord {
-        let name = name_of(usize::from(volume));
-        self.pool.superblock.volumes.iter_mut().find(|record| record.name == name).expect("every volume has a record")
+    /// The record of a volume, to be changed and entered.
+    fn record_of(&self, volume: u16) -> Option<VolumeRecord> {
+        let id = VolumeId(self.ids[usize::from(volume)]);
+        self.root.state().superblock.volumes.iter().find(|record| record.id == id).cloned()
     }
 }
 
 impl System for Daemon {
     fn submit(&mut self, now_ns: u64, connection: u16, request: Request) {
         self.now_ns = now_ns;
-        let front = usize::from(connection) % self.fronts.len();
-        self.fronts[front].submit(request);
+        let part = usize::from(connection) % self.parts.len();
+        self.parts[part].submit(request);
         self.pump();
     }
 
     fn complete(&mut self, now_ns: u64, lane: u16, completion: Completion) {
         self.now_ns = now_ns;
-        self.shards[usize::from(lane)].complete(now_ns, completion);
+        let home = usize::from(home_of(usize::from(lane), self.parts.len() as u16));
+        self.parts[home].complete(&mut self.outside, now_ns, ShardIndex(lane), completion);
         self.pump();
     }
 
@@ -364,119 +329,79 @@ impl System for Daemon {
         self.pump();
     }
 
-    fn command(&mut self, now_ns: u64, command: Command) {
+    fn command(&mut self, now_ns: u64, mut command: Command) {
         self.now_ns = now_ns;
-        let token = match &command {
-            Command::SetOptions { token, .. }
-            | Command::Destage { token, .. }
-            | Command::Detach { token, .. }
-            | Command::Release { token, .. }
-            | Command::DropClean { token, .. }
-            | Command::Check { token, .. }
-            | Command::VoidPast { token, .. }
-            | Command::Quiesce { token } => Some(*token),
-            Command::Attach { .. }
-            | Command::Hold { .. }
-            | Command::Grow { .. }
-            | Command::Cancel { .. }
-            | Command::SsdFailed
-            | Command::DegradedRecorded
-            | Command::GoingHome
-            | Command::SsdForgotten { .. }
-            | Command::PastRecorded { .. }
-            | Command::BackingFailed { .. }
-            | Command::SetPolicies { .. }
-            | Command::Cold { .. } => None,
-        };
-        if let Some(token) = token {
-            let checks = matches!(command, Command::Check { .. });
-            self.waiting.insert(token, Waiting { shards_left: self.shards.len(), result: Ok(()), checks });
-        }
-        for front in &mut self.fronts {
-            match &command {
-                Command::Attach { volume, id, options, .. } => front.set_volume(*volume, *id, options.clone()),
-                Command::Detach { volume, .. } | Command::Release { volume, .. } => front.remove_volume(*volume),
-                Command::SetOptions { volume, options, .. } => {
-                    let name = name_of(usize::from(volume.0));
-                    let record = self.pool.superblock.volumes.iter().find(|record| record.name == name);
-                    front.set_volume(*volume, record.expect("every volume has a record").id, options.clone());
-                }
-                Command::SetPolicies { volume, map } => front.set_policies(*volume, map.clone()),
-                _ => {}
+        let checks = matches!(command, Command::Check { .. });
+        if let Some(token) = token_of(&mut command).copied() {
+            self.outside.answers.expect(token, usize::from(self.shards));
+            if checks {
+                self.outside.checks.insert(token);
             }
         }
-        for shard in &mut self.shards {
-            shard.command(now_ns, command.clone());
-        }
+        self.tell(&command);
         self.pump();
     }
 
     fn tick(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
-        for shard in &mut self.shards {
-            shard.tick(now_ns);
+        for part in &mut self.parts {
+            part.tick(&mut self.outside, now_ns);
         }
         self.pump();
     }
 
     fn next_deadline(&self) -> Option<u64> {
-        self.shards.iter().filter_map(Shard::next_deadline).min()
+        self.parts.iter().filter_map(Part::next_deadline_ns).min()
     }
 
     fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outside.outputs.pop_front()
     }
 
     fn check_invariants(&self) {
-        self.fronts.iter().for_each(Front::check_invariants);
-        for shard in &self.shards {
-            shard.check_invariants();
-        }
+        self.parts.iter().for_each(Part::check_invariants);
     }
 
     fn check_looking(&self, now_ns: u64, volume: u16, first_block: u64, blocks: u64, steps: u32) {
-        looking::check(&self.shards, now_ns, VolumeIndex(volume), first_block, blocks, steps);
+        looking::check(&self.shards(), now_ns, VolumeIndex(volume), first_block, blocks, steps);
     }
 
     fn describe(&self) -> String {
-        self.shards.iter().enumerate().map(|(at, shard)| format!("shard {at}: {}", shard.describe())).collect()
+        self.shards().iter().enumerate().map(|(at, shard)| format!("shard {at}: {}", shard.describe())).collect()
     }
 
     fn dirty_blocks(&self, volume: u16) -> Vec<u64> {
         let of_shard = |shard: &Shard| shard.attached().find(|(index, ..)| index.0 == volume).map_or(0, |(.., dirty)| dirty);
-        self.shards.iter().map(of_shard).collect()
+        self.shards().into_iter().map(of_shard).collect()
     }
 
     fn dirty_pages(&self) -> Vec<(u64, u64)> {
-        self.shards.iter().map(|shard| (shard.dirty_pages(), shard.dirty_pages_max())).collect()
+        self.shards().into_iter().map(|shard| (shard.dirty_pages(), shard.dirty_pages_max())).collect()
     }
 
     fn dirty_list(&self, volume: u16) -> Vec<u64> {
         let wanted = |block: &RecoveredBlock| block.dirty && block.volume.0 == volume;
-        self.shards.iter().flat_map(Shard::cached_blocks).filter(wanted).map(|block| block.block).collect()
+        self.shards().into_iter().flat_map(Shard::cached_blocks).filter(wanted).map(|block| block.block).collect()
     }
 
     fn facts(&self) -> Facts {
-        Facts { dirty_bytes: self.shards.iter().map(|shard| shard.stats().dirty_blocks * 4096).sum() }
+        Facts { dirty_bytes: self.shards().into_iter().map(|shard| shard.stats().dirty_blocks * 4096).sum() }
     }
 
     fn set_content(&mut self, setting: &ContentSetting) {
         let options = content_options(setting);
-        for shard in &mut self.shards {
-            shard.set_content(options);
-        }
+        self.parts.iter_mut().for_each(|part| part.set_content(|_| options));
     }
 
     fn set_host_busy(&mut self, is_busy: bool) {
-        for shard in &mut self.shards {
-            shard.set_host_busy(is_busy);
+        for part in &mut self.parts {
+            part.set_host_busy(&mut self.outside, self.now_ns, is_busy);
         }
+        self.pump();
     }
 
     fn forget_hints(&mut self) {
-        for shard in &mut self.shards {
-            shard.forget_hints();
-        }
+        self.shards_mut().for_each(Shard::forget_hints);
     }
 
     fn content_census(&self) -> Vec<(&'static str, u64)> {
@@ -496,68 +421,57 @@ impl System for Daemon {
                 ("segments rewritten while idle", stats.idle_segments),
             ]
         };
-        self.shards.iter().flat_map(of_shard).collect()
+        self.shards().into_iter().flat_map(of_shard).collect()
     }
 
     fn volume_id(&self, volume: u16) -> VolumeId {
-        let name = name_of(usize::from(volume));
-        self.pool.superblock.volumes.iter().find(|record| record.name == name).expect("every volume has a record").id
+        VolumeId(self.ids[usize::from(volume)])
     }
 
     fn record(&mut self, change: Change, ssd: &mut Blocking) -> Result<(), Refusal> {
+        stamp(&mut self.root);
+        let volume = match change {
+            Change::Retire(volume, id) => {
+                let old = std::mem::replace(&mut self.ids[usize::from(volume)], id.0);
+                self.retired.insert(volume, old);
+                return self.root.retire(ssd, old).map_err(refusal);
+            }
+            Change::MayHaveDirty(volume) | Change::Settled(volume, ..) | Change::Size(volume, _) => volume,
+        };
+        // It is entered again when no shard knows it any more.
+        if let Some(old) = self.retired.remove(&volume) {
+            self.root.leave_place(old);
+        }
+        let known = self.record_of(volume);
+        let mut record = known.unwrap_or_else(|| new_record(self.volume_id(volume), volume, 0));
         match change {
-            Change::MayHaveDirty(volume) => {
-                let record = self.record_mut(volume);
-                if record.may_have_dirty && !record.damaged {
-                    return Ok(());
-                }
+            Change::MayHaveDirty(_) => {
                 (record.may_have_dirty, record.damaged) = (true, false);
                 record.mode = Mode::WriteBack;
             }
-            Change::Settled(volume, mode) => {
-                let record = self.record_mut(volume);
-                (record.may_have_dirty, record.damaged, record.mode) = (false, false, mode);
-            }
-            Change::Size(volume, sectors) => self.record_mut(volume).size_bytes = sectors * 512,
-            Change::Retire(volume, id) => {
-                let next = self.pool.superblock.next_volume_id;
-                self.pool.superblock.next_volume_id = next.max(VolumeId(id.0 + 1));
-                self.record_mut(volume).id = id;
-            }
+            Change::Settled(_, mode) => (record.may_have_dirty, record.damaged, record.mode) = (false, false, mode),
+            Change::Size(_, sectors) => record.size_bytes = sectors * 512,
+            Change::Retire(..) => unreachable!("done above"),
         }
-        stamp(&mut self.pool);
-        self.pool.store(ssd).map_err(refusal)
+        let place = VolumeIndex(volume);
+        self.root.enter(ssd, record, place).map_err(|error| match error {
+            EnterError::Open(error) => refusal(error),
+            EnterError::OtherOfThatName(id) => panic!("volume {volume} is in the superblock under the number {id} too"),
+        })
     }
 
-    fn stop(mut self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal> {
-        if self.shards.iter().any(Shard::has_lost_its_log) {
-            return Err(Refusal { reason: "the SSD failed while the pool ran".to_string(), io: true });
+    fn stop(self: Box<Self>, ssd: &mut Blocking) -> Result<(), Refusal> {
+        let Daemon { mut root, parts, .. } = *self;
+        let mut shards: Vec<(ShardIndex, Shard)> = parts.into_iter().flat_map(Part::into_shards).collect();
+        shards.sort_unstable_by_key(|(index, _)| *index);
+        let shards: Vec<Shard> = shards.into_iter().map(|(_, shard)| shard).collect();
+        if !shards.iter().any(Shard::has_lost_its_log) {
+            assert!(shards.iter().all(|shard| shard.is_quiesced() && shard.io_in_flight() == 0), "stopped only when quiet");
         }
-        let ends: Vec<LogEnd> = self.shards.iter().map(Shard::log_end).collect();
-        if self.shards.iter().any(Shard::has_packed_blocks) {
-            return checkpoint::write_footers(ssd, &mut self.pool, &ends).map_err(refusal);
-        }
-        let volumes: Vec<VolumeId> = self.pool.superblock.volumes.iter().map(|record| record.id).collect();
-        let places: BTreeMap<u16, u16> =
-            volumes.iter().enumerate().filter_map(|(place, id)| Some((volume_index(&self.pool, *id)?, place as u16))).collect();
-        let mut blocks: Vec<BTreeMap<u32, CheckpointEntry>> = Vec::new();
-        for shard in &self.shards {
-            assert!(shard.is_quiesced() && shard.io_in_flight() == 0, "stopped only when quiet");
-            let entries = shard.cached_blocks().map(|block| {
-                let entry = CheckpointEntry {
-                    volume: places[&block.volume.0],
-                    block: block.block,
-                    mask: block.mask,
-                    dirty: block.dirty,
-                    heat: 0,
-                    checksum: block.checksum,
-                };
-                (block.slot.0, entry)
-            });
-            blocks.push(entries.collect());
-        }
-        let mut entry = |shard: ShardIndex, slot: u32| blocks[usize::from(shard.0)].get(&slot).copied();
-        checkpoint::write(ssd, &mut self.pool, &ends, &volumes, &mut entry).map_err(refusal)
+        root.checkpoint(ssd, &shards).map_err(|error| match error {
+            CheckpointError::SsdFailed => Refusal { reason: "the SSD failed while the pool ran".to_string(), io: true },
+            CheckpointError::Open(error) => refusal(error),
+        })
     }
 }
 

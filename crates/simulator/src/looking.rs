@@ -65,7 +65,7 @@ impl Answers {
 ///
 /// # Panics
 /// If they differ.
-pub fn check(shards: &[Shard], now_ns: u64, volume: VolumeIndex, first_block: u64, blocks: u64, steps: u32) {
+pub fn check(shards: &[&Shard], now_ns: u64, volume: VolumeIndex, first_block: u64, blocks: u64, steps: u32) {
     let (mut cells, mut truth) = (BTreeMap::new(), BTreeMap::new());
     for shard in shards {
         let mut position = 0;
@@ -102,7 +102,7 @@ pub fn check(shards: &[Shard], now_ns: u64, volume: VolumeIndex, first_block: u6
 }
 
 fn check_range(
-    shards: &[Shard],
+    shards: &[&Shard],
     now_ns: u64,
     (volume, first_block): (VolumeIndex, u64),
     blocks: u64,

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use engine::api::{Command, Completion, Event, Io, Reply, Request};
 use page::PagePool;
-use types::{Mode, VolumeId};
+use pool::Origin;
+use types::{Mode, ShardIndex, VolumeId};
 
 use crate::disk::blocking::Blocking;
 use crate::plan::{ContentSetting, Plan};
@@ -22,10 +23,10 @@ pub struct Parcel {
 /// What travels between a connection's thread and a shard's.
 #[derive(Debug)]
 pub enum Cargo {
-    /// A part of a client's request.
-    ToShard(u16, Request),
-    /// Its answer, to the front of that number, from this shard.
-    ToFront(u16, u16, Reply),
+    /// A part of a client's request, to the part of that number, for this shard.
+    ToShard(u16, ShardIndex, Origin, Request),
+    /// Its answer, to the part of that number, from this shard.
+    ToFront(u16, ShardIndex, Reply),
 }
 
 /// What a system wants of the world.
@@ -112,7 +113,7 @@ pub enum Change {
     Settled(u16, Mode),
     /// The volume has so many sectors now.
     Size(u16, u64),
-    /// The volume's number is never used again; it gets this one.
+    /// The volume's number is never used again; it gets this one when it is entered the next time, by any of the others.
     Retire(u16, VolumeId),
 }
 
@@ -144,7 +145,7 @@ pub struct HostRecord {
     pub forgotten: BTreeSet<u16>,
     /// By volume: blocks that were written past the lost SSD; what it holds of them is void.
     pub past: BTreeMap<u16, Vec<Range<u64>>>,
-    /// By volume: what the log holds of it under a lower number is void.
+    /// By volume: its number, where that is not the first one any more. What the log holds of it under another is void.
     pub renumbered: BTreeMap<u16, u32>,
     /// Identity of the pool, drawn when it was formatted.
     pub pool_uuid: [u8; 16],
@@ -159,6 +160,11 @@ impl HostRecord {
     pub fn of_new_pool(pool_uuid: [u8; 16]) -> HostRecord {
         let (stale, forgotten, past, renumbered) = Default::default();
         HostRecord { stale, forgotten, past, renumbered, pool_uuid, session: 0, retired: 0 }
+    }
+
+    /// The number of a volume.
+    pub fn id_of(&self, volume: u16) -> u32 {
+        self.renumbered.get(&volume).copied().unwrap_or(u32::from(volume) + 1)
     }
 
     /// A number that no volume of the pool ever had.

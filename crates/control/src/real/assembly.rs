@@ -7,18 +7,17 @@ use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::state::{PoolRecord, VolumeRecord};
 use engine::api::Command;
-use engine::checkpoint;
 use engine::medium::Medium;
 use engine::packer::base_pages_for;
 use engine::recovery::RecoveryReport;
 use engine::shard::{PAGES_MIN, Proof, Shard};
-use engine::superblock::{self, OpenError, PoolState};
+use engine::superblock::{OpenError, PoolState};
 use format::Layout;
-use format::checkpoint::{CheckpointEntry, LogEnd};
 use page::PagePool;
 use pool::restart::{Restart, Restarted, Tally, restart};
+use pool::root::{self, CheckpointError, EnterError, LoadError};
 use std::collections::BTreeMap;
-use types::{BLOCK_BYTES, Content, ShardIndex, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, Content, VolumeId, VolumeIndex};
 
 /// Clean blocks of a volume that a start compares with the backing device: a change of 5 % of the cached blocks is then missed one time
 /// in 27 (0.95^64), and 64 random reads of a hard disk take half a second.
@@ -28,10 +27,8 @@ const NEWEST_BLOCKS: usize = 64;
 
 /// A pool's superblock, and the way to it beside the shards.
 pub(crate) struct Root {
-    state: PoolState,
+    root: root::Root,
     medium: Box<dyn Medium + Send>,
-    /// Places in the shards' tables by volume number.
-    places: BTreeMap<u32, VolumeIndex>,
 }
 
 /// A pool that was opened and whose session has begun: what is needed to start its shards.
@@ -61,36 +58,33 @@ pub(crate) fn open(
     known: &[VolumeRecord],
 ) -> Result<Opened, ControlError> {
     let mut medium = open_medium()?;
-    let mut state = load(record, &mut *medium)?;
+    let state = load(record, &mut *medium)?;
     // Before anything is written: what a newer state knew must not be voided because this one does not.
     let (serial, warnings) = super::records::check_age(record, known, &state.superblock, &mut *medium)?;
     let threads = threads_for(&state.superblock.layout, threads, crate::memory::limit().map_or(u64::MAX, |limit| limit.bytes));
-    state.superblock.volumes.retain(|v| known.iter().any(|known| known.id == v.id.0));
-    let next = VolumeId(record.next_volume_id);
-    state.superblock.next_volume_id = VolumeId(state.superblock.next_volume_id.0.max(next.0));
-    let places: BTreeMap<u32, VolumeIndex> = (0u16..).zip(&state.superblock.volumes).map(|(n, v)| (v.id.0, VolumeIndex(n))).collect();
+    let is_known = |v: &&format::VolumeRecord| known.iter().any(|known| known.id == v.id.0);
+    let places = state.superblock.volumes.iter().filter(is_known).zip(0u16..).map(|(v, n)| (v.id.0, VolumeIndex(n))).collect();
     let (pages, ram_blocks) = pages_for(ram_bytes, record.content, &state);
-    let plan = Restart { state: &state, places: &places, ram_blocks, content: record.content, pages: pages.clone(), threads };
+    let mut root = root::Root::new(state, places, record.next_volume_id);
+    let (state, content) = (root.state(), record.content);
+    let plan = Restart { state, places: root.places(), ram_blocks, content, pages: pages.clone(), threads, slots_named: None };
     let found = restart(&plan, &|| open_medium().map_err(StartError::Told)).map_err(|error| error.told(record))?;
-    let ends: Vec<LogEnd> = found.iter().map(|f| f.end).collect();
-    let damaged: Vec<VolumeId> = found.iter().filter_map(|f| f.report.as_ref()).flat_map(|r| r.damaged_volumes.clone()).collect();
-    state.begin_session(&mut *medium, &ends, &damaged).map_err(|e| open_error(record, e))?;
-    let superblock = &state.superblock;
+    root.begin_session(&mut *medium, &found).map_err(|e| open_error(record, e))?;
+    let superblock = &root.state().superblock;
     let started = PoolStarted {
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
         recovery: if superblock.session == 1 { vec!["the pool's first start: nothing was cached".into()] } else { described(&found) },
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
-        dirty_bytes: dirty_of(&found, &places),
+        dirty_bytes: dirty_of(&found, root.places()),
         has_lost_writes: false,
         serial,
         next_volume_id: superblock.next_volume_id.0,
         warnings,
     };
-    let samples = samples_of(&found, &places);
+    let samples = samples_of(&found, root.places());
     let shards: Vec<Shard> = found.into_iter().map(|f| f.shard).collect();
-    assert!(shards.iter().all(|s| s.config().place.session == state.superblock.session), "the shards write in the session begun");
-    Ok(Opened { root: Root { state, medium, places }, pages, shards, samples, started })
+    Ok(Opened { root: Root { root, medium }, pages, shards, samples, started })
 }
 
 impl Root {
@@ -101,23 +95,17 @@ impl Root {
 
     /// Behind the last byte that the log may use.
     pub fn log_end_bytes(&self) -> u64 {
-        self.state.superblock.layout.ssd_bytes
+        self.root.state().superblock.layout.ssd_bytes
     }
 
-    /// What the shards must be told before anything is attached: every known volume keeps its blocks until it is.
+    /// See [`root::Root::holds`].
     pub fn holds(&self) -> Vec<Command> {
-        // A size that no volume can have was written by a version that did not look; the volume itself is refused when its turn comes.
-        let hold = |v: &format::VolumeRecord| Command::Hold {
-            volume: self.places[&v.id.0],
-            id: v.id,
-            size_bytes: v.size_bytes.min(types::VOLUME_BYTES_MAX),
-        };
-        self.state.superblock.volumes.iter().map(hold).collect()
+        self.root.holds()
     }
 
     /// The volume's place in the shards' tables, if it has one.
     pub fn place_of(&self, id: u32) -> Option<VolumeIndex> {
-        self.places.get(&id).copied()
+        self.root.place_of(id)
     }
 
     /// Puts the volume's record into the superblock, durably, before anything can be logged under its number; gives its place in the
@@ -133,77 +121,47 @@ impl Root {
             damaged: false,
             backing_identity: Vec::new(),
         };
-        let place = match self.places.get(&volume.id) {
-            Some(place) => *place,
-            None => {
-                let taken: Vec<VolumeIndex> = self.places.values().copied().collect();
-                let free = (0..types::VOLUMES_MAX as u16).map(VolumeIndex).find(|p| !taken.contains(p));
-                free.ok_or_else(|| failed(&"the pool has no place for another volume", "add it to another pool"))?
+        let full = || failed(&"the pool has no place for another volume", "add it to another pool");
+        let place = self.root.place_of(volume.id).or_else(|| self.root.free_place()).ok_or_else(full)?;
+        self.root.enter(&mut *self.medium, entry, place).map_err(|error| match error {
+            EnterError::OtherOfThatName(id) => {
+                let problem = format!("its log knows another volume \"{}\", with the number {id}", volume.name);
+                failed(&problem, "see which state is the newest, put that back, and start the daemon again")
             }
-        };
-        if let Some(other) = self.state.superblock.volumes.iter().find(|other| other.id != entry.id && other.name == entry.name) {
-            let problem = format!("its log knows another volume \"{}\", with the number {}", entry.name, other.id.0);
-            return Err(failed(&problem, "see which state is the newest, put that back, and start the daemon again"));
-        }
-        let before = self.state.superblock.volumes.clone();
-        let volumes = &mut self.state.superblock.volumes;
-        match volumes.iter_mut().find(|v| v.id == entry.id) {
-            Some(known) if *known == entry => return Ok(place),
-            Some(known) => *known = entry,
-            None => volumes.push(entry),
-        }
-        let next = self.state.superblock.next_volume_id.0.max(volume.id + 1);
-        self.state.superblock.next_volume_id = VolumeId(next);
-        if let Err(error) = self.store() {
-            // Who asks again must not find it entered: it may not be on the SSD.
-            self.state.superblock.volumes = before;
-            return Err(error);
-        }
-        self.places.insert(volume.id, place);
+            EnterError::Open(error) => failed(&error, "check the SSD"),
+        })?;
         Ok(place)
     }
 
-    /// Takes the volume's record out of the superblock, durably: what the log holds of it is void from then on.
+    /// See [`root::Root::retire`].
     pub fn retire(&mut self, id: u32) -> Result<(), ControlError> {
-        self.state.superblock.volumes.retain(|v| v.id.0 != id);
-        self.store()
+        self.root.retire(&mut *self.medium, id).map_err(|e| failed(&e, "check the SSD"))
     }
 
-    /// The volume's place in the shards' tables is free again. Only when no shard knows the volume any more.
+    /// See [`root::Root::leave_place`].
     pub fn leave_place(&mut self, id: u32) {
-        self.places.remove(&id);
-    }
-
-    fn store(&mut self) -> Result<(), ControlError> {
-        self.state.store(&mut *self.medium).map_err(|e| failed(&e, "check the SSD"))
+        self.root.leave_place(id);
     }
 
     /// Writes the checkpoint of shards that are at rest.
     pub fn checkpoint(&mut self, shards: &[Shard]) -> Result<(), ControlError> {
-        if shards.iter().any(Shard::has_lost_its_log) {
-            return Err(failed(&"the SSD failed while the pool ran", "the next start reads the log instead; check the SSD"));
-        }
-        write_checkpoint(&mut self.state, &mut *self.medium, &self.places, shards)
-            .map_err(|e| failed(&e, "the next start reads the log instead; check the SSD if it fails again"))
+        self.root.checkpoint(&mut *self.medium, shards).map_err(|error| match error {
+            CheckpointError::SsdFailed => {
+                failed(&"the SSD failed while the pool ran", "the next start reads the log instead; check the SSD")
+            }
+            CheckpointError::Open(error) => failed(&error, "the next start reads the log instead; check the SSD if it fails again"),
+        })
     }
 }
 
 fn load(record: &PoolRecord, medium: &mut dyn Medium) -> Result<PoolState, ControlError> {
-    let state = superblock::load(medium).map_err(|e| open_error(record, e))?;
-    let wrong = |problem: String, remedy: &str| {
-        Err(ControlError::Device { path: record.ssd.clone(), problem, remedy: remedy.into(), kind: Kind::Conflict })
-    };
-    if state.superblock.uuid != record.uuid.0 {
-        return wrong("it carries another pool".into(), &format!("reconnect the right SSD and {}", start_it(record)));
-    }
-    if state.superblock.session < record.session {
-        let (found, known) = (state.superblock.session, record.session);
-        return wrong(
-            format!("it is an old copy of the pool (session {found}, the latest was {known})"),
-            &format!("reconnect the right SSD and {}", start_it(record)),
-        );
-    }
-    Ok(state)
+    let remedy = format!("reconnect the right SSD and {}", start_it(record));
+    let wrong = |problem| ControlError::Device { path: record.ssd.clone(), problem, remedy, kind: Kind::Conflict };
+    root::load(medium, record.uuid.0, record.session).map_err(|error| match error {
+        LoadError::Open(error) => open_error(record, error),
+        LoadError::AnotherPool => wrong("it carries another pool".into()),
+        LoadError::OldCopy { found, known } => wrong(format!("it is an old copy of the pool (session {found}, the latest was {known})")),
+    })
 }
 
 /// Why the shards could not be made.
@@ -294,47 +252,6 @@ fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
 
 /// Pages of the longest request that clients may send, 32 MiB. Of writes there is room for three, so that one can always be under way.
 const REQUEST_PAGES_MAX: usize = runtime::volume::REQUEST_BYTES_MAX as usize / BLOCK_BYTES as usize;
-
-/// Checkpoints up to this size are written whatever they say: it takes a second.
-const CHECKPOINT_BYTES_SMALL: u64 = 256 << 20;
-/// A footer takes up to 64 KiB to read where the checkpoint has 24 KiB of a segment, and has them of all segments.
-const CHECKPOINT_USED_ONE_IN: u64 = 4;
-
-/// Whether the logs are so large, and so little of them is used, that a checkpoint takes longer than to read what is there.
-fn is_nearly_empty(layout: &Layout, ends: &[LogEnd]) -> bool {
-    let shards = u64::from(layout.shards);
-    let used: u64 = ends.iter().map(|end| end.next_seq - end.tail_seq).sum();
-    let all = shards * u64::from(layout.segments_per_shard);
-    shards * layout.checkpoint_bytes_per_shard() > CHECKPOINT_BYTES_SMALL && used * CHECKPOINT_USED_ONE_IN < all
-}
-
-fn write_checkpoint(
-    state: &mut PoolState,
-    medium: &mut dyn Medium,
-    places: &BTreeMap<u32, VolumeIndex>,
-    shards: &[Shard],
-) -> Result<(), OpenError> {
-    let ends: Vec<LogEnd> = shards.iter().map(|s| s.log_end()).collect();
-    if shards.iter().any(Shard::has_packed_blocks) || is_nearly_empty(&state.superblock.layout, &ends) {
-        return checkpoint::write_footers(medium, state, &ends);
-    }
-    let volumes: Vec<VolumeId> = state.superblock.volumes.iter().map(|v| v.id).collect();
-    let order: BTreeMap<u16, u16> = volumes.iter().zip(0u16..).filter_map(|(id, at)| Some((places.get(&id.0)?.0, at))).collect();
-    let mut iterators: Vec<_> = shards.iter().map(|s| s.cached_blocks().peekable()).collect();
-    // Slots are asked for in ascending order, and the shards give theirs in that order.
-    let mut entry = |shard: ShardIndex, slot: u32| {
-        let block = iterators[usize::from(shard.0)].next_if(|block| block.slot.0 == slot)?;
-        Some(CheckpointEntry {
-            volume: *order.get(&block.volume.0)?,
-            block: block.block,
-            mask: block.mask,
-            dirty: block.dirty,
-            heat: 0,
-            checksum: block.checksum,
-        })
-    };
-    checkpoint::write(medium, state, &ends, &volumes, &mut entry)
-}
 
 /// The report for people.
 fn described(found: &[Restarted]) -> Vec<String> {
@@ -448,15 +365,6 @@ mod tests {
         assert_eq!((threads_for(&layout, 4, 16 << 30), threads_for(&layout, 4, 1 << 30)), (2, 1));
         let small = Layout::plan_default(1 << 30, 1).expect("fits");
         assert_eq!(threads_for(&small, 4, 1 << 30), 4);
-    }
-
-    #[test]
-    fn large_logs_that_are_nearly_empty_get_no_checkpoint() {
-        let ends = |layout: &Layout, used: u64| vec![LogEnd { next_seq: 100 + used, next_group: 9, tail_seq: 100 }; layout.shards.into()];
-        let (small, large) = (Layout::plan_default(64 << 30, 2).expect("fits"), Layout::plan_default(1 << 40, 2).expect("fits"));
-        assert!(!is_nearly_empty(&small, &ends(&small, 1)));
-        let all = u64::from(large.segments_per_shard);
-        assert!(is_nearly_empty(&large, &ends(&large, all / 4 - 1)) && !is_nearly_empty(&large, &ends(&large, all / 4 + 1)));
     }
 
     #[test]

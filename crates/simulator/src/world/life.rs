@@ -251,14 +251,18 @@ impl World<'_> {
     /// Tells the superblock which volumes may get dirty blocks. `false` if the process died in it and must start again.
     fn record_modes(&mut self) -> Result<bool, super::Failure> {
         for volume in 0..self.volumes.len() as u16 {
-            let state = &self.volumes[usize::from(volume)];
-            let mode = state.options.mode;
-            let change = if state.settled { Change::Settled(volume, mode) } else { Change::MayHaveDirty(volume) };
-            if !self.record(change)? {
+            if !self.record_mode(volume)? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// The same of one volume, which is entered if it has no record.
+    pub fn record_mode(&mut self, volume: u16) -> Result<bool, super::Failure> {
+        let state = &self.volumes[usize::from(volume)];
+        let mode = state.options.mode;
+        self.record(if state.settled { Change::Settled(volume, mode) } else { Change::MayHaveDirty(volume) })
     }
 
     /// Stores a change in the superblock. `false`: the process died in it, or the SSD refused, and another life must begin.

@@ -295,6 +295,9 @@ impl World<'_> {
             (Purpose::DestageToDetach, true) => self.detach(volume)?,
             (Purpose::DestageQuiet | Purpose::DestageToDetach, false) => self.resume(),
             (Purpose::Detach | Purpose::Release, _) => {
+                if purpose == Purpose::Detach && !self.record_mode(volume)? {
+                    return self.start();
+                }
                 self.attach(volume);
                 self.resume();
             }
@@ -320,6 +323,8 @@ impl World<'_> {
     fn detach(&mut self, volume: u16) -> Step {
         self.check_all_at_home(volume)?;
         let id = VolumeId(self.host.retire(self.volumes.len()));
+        // First the state outside the SSD: what a crash leaves of the old number is void.
+        self.host.renumbered.insert(volume, id.0);
         if !self.record(Change::Retire(volume, id))? {
             return self.start();
         }

@@ -1,0 +1,235 @@
+//! A pool's superblock from its start to its end: blocking code over [`Medium`], so that the same code runs on a real SSD and, in tests, on one
+//! that fails at any access.
+//!
+//! Order of a start: [`load`], [`Root::new`], the shards ([`crate::restart`]), [`Root::begin_session`], [`Root::holds`] to all shards. Then, of each
+//! volume, [`Root::enter`] before its first block is logged.
+
+use crate::restart::Restarted;
+use engine::api::Command;
+use engine::checkpoint;
+use engine::medium::Medium;
+use engine::shard::Shard;
+use engine::superblock::{self, OpenError, PoolState};
+use format::checkpoint::{CheckpointEntry, LogEnd};
+use format::{Layout, VolumeRecord};
+use std::collections::BTreeMap;
+use types::{ShardIndex, VolumeId, VolumeIndex};
+
+/// A pool's superblock, and the places of its volumes in the shards' tables.
+#[derive(Debug)]
+pub struct Root {
+    state: PoolState,
+    /// By number of the volume.
+    places: BTreeMap<u32, VolumeIndex>,
+}
+
+/// Why an SSD is not taken for that of a pool.
+#[derive(Debug)]
+pub enum LoadError {
+    /// It cannot be read as one.
+    Open(OpenError),
+    /// It is that of another pool.
+    AnotherPool,
+    /// It is an old copy: its session, and the latest that the host knows.
+    OldCopy {
+        /// Its session.
+        found: u64,
+        /// The latest that the host knows.
+        known: u64,
+    },
+}
+
+/// Why a volume has no record in the superblock.
+#[derive(Debug)]
+pub enum EnterError {
+    /// The superblock has another volume of that name, with this number.
+    OtherOfThatName(u32),
+    /// It cannot be stored.
+    Open(OpenError),
+}
+
+/// Why no checkpoint was written.
+#[derive(Debug)]
+pub enum CheckpointError {
+    /// The SSD failed while the pool ran.
+    SsdFailed,
+    /// It cannot be written.
+    Open(OpenError),
+}
+
+/// Loads the superblock of a pool. Nothing is written.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn load(medium: &mut dyn Medium, uuid: [u8; 16], session: u64) -> Result<PoolState, LoadError> {
+    let state = superblock::load(medium).map_err(LoadError::Open)?;
+    match &state.superblock {
+        found if found.uuid != uuid => Err(LoadError::AnotherPool),
+        found if found.session < session => Err(LoadError::OldCopy { found: found.session, known: session }),
+        _ => Ok(state),
+    }
+}
+
+impl Root {
+    /// A pool as loaded. What the SSD holds of volumes without a place is void once the session has begun. `next_volume_id`: that, and all above, the
+    /// host has given to no volume.
+    pub fn new(mut state: PoolState, places: BTreeMap<u32, VolumeIndex>, next_volume_id: u32) -> Root {
+        let superblock = &mut state.superblock;
+        superblock.volumes.retain(|volume| places.contains_key(&volume.id.0));
+        superblock.next_volume_id = superblock.next_volume_id.max(VolumeId(next_volume_id));
+        let places = superblock.volumes.iter().map(|volume| (volume.id.0, places[&volume.id.0])).collect();
+        Root { state, places }
+    }
+
+    /// What is stored.
+    pub fn state(&self) -> &PoolState {
+        &self.state
+    }
+
+    /// Places in the shards' tables by number of the volume.
+    pub fn places(&self) -> &BTreeMap<u32, VolumeIndex> {
+        &self.places
+    }
+
+    /// The records of the volumes. A change of what no code of this crate reads is stored with the next one.
+    pub fn volumes_mut(&mut self) -> &mut [VolumeRecord] {
+        &mut self.state.superblock.volumes
+    }
+
+    /// Begins the session that the shards were made for, durably.
+    ///
+    /// # Errors
+    /// What the medium says. No session has begun then, and the start may be repeated (not after a failed flush).
+    pub fn begin_session(&mut self, medium: &mut dyn Medium, found: &[Restarted]) -> Result<(), OpenError> {
+        let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
+        let reports = found.iter().filter_map(|shard| shard.report.as_ref());
+        let damaged: Vec<VolumeId> = reports.flat_map(|report| report.damaged_volumes.clone()).collect();
+        self.state.begin_session(medium, &ends, &damaged)?;
+        let session = self.state.superblock.session;
+        assert!(found.iter().all(|shard| shard.shard.config().place.session == session), "the shards write in the session begun");
+        Ok(())
+    }
+
+    /// What the shards must be told before anything is attached: every known volume keeps its blocks until it is.
+    pub fn holds(&self) -> Vec<Command> {
+        // A size that no volume can have was written by a version that did not look; the volume itself is refused when its turn comes.
+        let hold = |volume: &VolumeRecord| Command::Hold {
+            volume: self.places[&volume.id.0],
+            id: volume.id,
+            size_bytes: volume.size_bytes.min(types::VOLUME_BYTES_MAX),
+        };
+        self.state.superblock.volumes.iter().map(hold).collect()
+    }
+
+    /// The volume's place in the shards' tables, if it has one.
+    pub fn place_of(&self, id: u32) -> Option<VolumeIndex> {
+        self.places.get(&id).copied()
+    }
+
+    /// A place that no volume has.
+    pub fn free_place(&self) -> Option<VolumeIndex> {
+        (0..types::VOLUMES_MAX as u16).map(VolumeIndex).find(|place| !self.places.values().any(|taken| taken == place))
+    }
+
+    /// Puts a volume's record into the superblock, or changes it, durably, before anything can be logged under its number.
+    ///
+    /// # Errors
+    /// [`EnterError`]; then it has the record that it had.
+    pub fn enter(&mut self, medium: &mut dyn Medium, entry: VolumeRecord, place: VolumeIndex) -> Result<(), EnterError> {
+        let volumes = &self.state.superblock.volumes;
+        if let Some(other) = volumes.iter().find(|other| other.id != entry.id && other.name == entry.name) {
+            return Err(EnterError::OtherOfThatName(other.id.0));
+        }
+        let (before, id) = (volumes.clone(), entry.id.0);
+        let volumes = &mut self.state.superblock.volumes;
+        match volumes.iter_mut().find(|volume| volume.id == entry.id) {
+            Some(known) if *known == entry => return Ok(()),
+            Some(known) => *known = entry,
+            None => volumes.push(entry),
+        }
+        let next = self.state.superblock.next_volume_id.0.max(id + 1);
+        self.state.superblock.next_volume_id = VolumeId(next);
+        if let Err(error) = self.state.store(medium) {
+            // Who asks again must not find it entered: it may not be on the SSD.
+            self.state.superblock.volumes = before;
+            return Err(EnterError::Open(error));
+        }
+        self.places.insert(id, place);
+        Ok(())
+    }
+
+    /// Takes the volume's record out of the superblock, durably: what the log holds of it is void from then on.
+    ///
+    /// # Errors
+    /// What the medium says.
+    pub fn retire(&mut self, medium: &mut dyn Medium, id: u32) -> Result<(), OpenError> {
+        self.state.superblock.volumes.retain(|volume| volume.id.0 != id);
+        self.state.store(medium)
+    }
+
+    /// The volume's place in the shards' tables is free again. Only when no shard knows the volume any more.
+    pub fn leave_place(&mut self, id: u32) {
+        self.places.remove(&id);
+    }
+
+    /// Writes the checkpoint of shards that are at rest, in order.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the next start reads the log instead.
+    pub fn checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), CheckpointError> {
+        if shards.iter().any(Shard::has_lost_its_log) {
+            return Err(CheckpointError::SsdFailed);
+        }
+        self.write_checkpoint(medium, shards).map_err(CheckpointError::Open)
+    }
+
+    fn write_checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), OpenError> {
+        let ends: Vec<LogEnd> = shards.iter().map(Shard::log_end).collect();
+        if shards.iter().any(Shard::has_packed_blocks) || is_nearly_empty(&self.state.superblock.layout, &ends) {
+            return checkpoint::write_footers(medium, &mut self.state, &ends);
+        }
+        let volumes: Vec<VolumeId> = self.state.superblock.volumes.iter().map(|volume| volume.id).collect();
+        let order: BTreeMap<u16, u16> = volumes.iter().zip(0u16..).filter_map(|(id, at)| Some((self.places.get(&id.0)?.0, at))).collect();
+        let mut iterators: Vec<_> = shards.iter().map(|shard| shard.cached_blocks().peekable()).collect();
+        // Slots are asked for in ascending order, and the shards give theirs in that order.
+        let mut entry = |shard: ShardIndex, slot: u32| {
+            let block = iterators[usize::from(shard.0)].next_if(|block| block.slot.0 == slot)?;
+            Some(CheckpointEntry {
+                volume: *order.get(&block.volume.0)?,
+                block: block.block,
+                mask: block.mask,
+                dirty: block.dirty,
+                heat: 0,
+                checksum: block.checksum,
+            })
+        };
+        checkpoint::write(medium, &mut self.state, &ends, &volumes, &mut entry)
+    }
+}
+
+/// Checkpoints up to this size are written whatever they say: it takes a second.
+const CHECKPOINT_BYTES_SMALL: u64 = 256 << 20;
+/// A footer takes up to 64 KiB to read where the checkpoint has 24 KiB of a segment, and has them of all segments.
+const CHECKPOINT_USED_ONE_IN: u64 = 4;
+
+/// Whether the logs are so large, and so little of them is used, that a checkpoint takes longer than to read what is there.
+fn is_nearly_empty(layout: &Layout, ends: &[LogEnd]) -> bool {
+    let shards = u64::from(layout.shards);
+    let used: u64 = ends.iter().map(|end| end.next_seq - end.tail_seq).sum();
+    let all = shards * u64::from(layout.segments_per_shard);
+    shards * layout.checkpoint_bytes_per_shard() > CHECKPOINT_BYTES_SMALL && used * CHECKPOINT_USED_ONE_IN < all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_logs_that_are_nearly_empty_get_no_checkpoint() {
+        let ends = |layout: &Layout, used: u64| vec![LogEnd { next_seq: 100 + used, next_group: 9, tail_seq: 100 }; layout.shards.into()];
+        let (small, large) = (Layout::plan_default(64 << 30, 2).expect("fits"), Layout::plan_default(1 << 40, 2).expect("fits"));
+        assert!(!is_nearly_empty(&small, &ends(&small, 1)));
+        let all = u64::from(large.segments_per_shard);
+        assert!(is_nearly_empty(&large, &ends(&large, all / 4 - 1)) && !is_nearly_empty(&large, &ends(&large, all / 4 + 1)));
+    }
+}
