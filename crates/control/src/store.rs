@@ -232,6 +232,46 @@ mod tests {
         (directory, store)
     }
 
+    /// A file system of so many bytes, for as long as this lives.
+    struct Small(tempfile::TempDir);
+
+    impl Small {
+        /// `None`: it cannot be had here.
+        fn new() -> Option<Small> {
+            let directory = tempfile::tempdir().expect("a directory");
+            let mut mount = std::process::Command::new("mount");
+            let mounted = mount.args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(directory.path()).output();
+            mounted.is_ok_and(|done| done.status.success()).then_some(Small(directory))
+        }
+    }
+
+    impl Drop for Small {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+        }
+    }
+
+    /// What others write into the file system of the state must not keep the daemon from starting, nor from ending in order.
+    #[test]
+    fn there_is_room_for_one_more_state_where_others_have_filled_the_disk() {
+        let Some(small) = Small::new() else {
+            eprintln!("skipped: no tmpfs can be mounted here");
+            return;
+        };
+        let others = small.0.path().join("others");
+        let fill = || assert!(std::fs::write(&others, vec![1; 1 << 20]).is_err(), "it is full now");
+        let state = |name| State { pools: vec![samples::pool(name)], ..State::default() };
+        let mut store = FileStore::open(small.0.path()).expect("it can be made");
+        store.save(&state("p")).expect("there is room");
+        fill();
+        store.save(&state("q")).expect("from what was kept");
+        assert_eq!(store.load().expect("it is there").state, state("q"));
+        std::fs::remove_file(&others).expect("others make room");
+        store.save(&state("r")).expect("there is room");
+        fill();
+        store.save(&state("s")).expect("it was kept again");
+    }
+
     #[test]
     fn looking_changes_nothing() {
         let (_directory, mut store) = store();

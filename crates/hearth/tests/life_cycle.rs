@@ -3,9 +3,10 @@
 mod support;
 
 use rustix::process::Signal;
-use std::os::unix::fs::PermissionsExt;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use support::nbd::Client;
-use support::{Daemon, Place};
+use support::{Daemon, Place, check_failure};
 
 const DISK_BYTES: u64 = 32 << 20;
 
@@ -333,7 +334,36 @@ fn an_export_on_tcp_is_for_loopback_and_shown() {
     let place = Place::new();
     let (_daemon, _uri) = with_volume(&place, "write-through");
     let other = place.file("other.img", DISK_BYTES);
-    let uri = place.must(&["volume", "add", "w", "--backing", &other, "--pool", "p", "--export", "nbd:127.0.0.1:0"]);
+    let add = |export: &str| ["volume", "add", "w", "--backing", &other, "--pool", "p", "--export", export].map(str::to_owned);
+    let add = |export: &str| place.run(&add(export).iter().map(String::as_str).collect::<Vec<_>>());
+    check_failure(&add("nbd:127.0.0.1:0"), "no port", 2, "has the port 0, which would be another one after each start");
+    // Another program may take the port before hearth does.
+    let (export, uri) = (0..20)
+        .find_map(|_| {
+            let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("there is a free port").port();
+            let export = format!("nbd:127.0.0.1:{port}");
+            let ended = add(&export);
+            (ended.status == Some(0)).then_some((export, ended.stdout))
+        })
+        .expect("one of the ports stays free");
     assert!(uri.starts_with("nbd://127.0.0.1:"), "{uri}");
-    assert_eq!(place.json(&["volume", "show", "w"])["exports"]["nbd:127.0.0.1:0"], uri.trim());
+    assert_eq!(place.json(&["volume", "show", "w"])["exports"][&export], uri.trim());
+}
+
+/// A file that holds something was hardly made for a cache. What hearth has used itself is empty again.
+#[test]
+fn a_file_that_is_not_empty_becomes_no_ssd_unless_that_is_forced() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let ssd = place.file("ssd.img", 64 << 20);
+    let file = std::fs::File::options().read(true).write(true).open(&ssd).expect("it is there");
+    file.write_all_at(b"a letter", 1 << 20).expect("it can be written");
+    let create = ["pool", "create", "p", "--ssd", &ssd];
+    place.must_fail(&create, 1, "it is not empty, and what it holds is not known; choose another file, or give --force");
+    let mut kept = [0; 8];
+    file.read_exact_at(&mut kept, 1 << 20).expect("it can be read");
+    assert_eq!(&kept, b"a letter");
+    place.must(&["pool", "create", "p", "--ssd", &ssd, "--force"]);
+    place.must(&["pool", "destroy", "p"]);
+    place.must(&create);
 }

@@ -7,6 +7,7 @@ use super::waiting::Watched;
 use crate::api::{Action, Answer, DiskCreate, Health, VolumeSet};
 use crate::options::{Limit, OptionsPatch};
 use crate::words::Export;
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// The exports of `v` that are there.
 fn offered(world: &World, name: &str) -> Vec<String> {
@@ -72,6 +73,31 @@ fn a_new_volume_has_all_its_exports_or_none() {
     world.inside().no_export = Some(Export::Nbd);
     carry_out(&manager, add("v", super::tests::DISK, "write-back")).expect_err("not all of it works");
     assert!(volume(&manager).is_none() && world.inside().exports.is_empty());
+}
+
+/// Clients of what is to go are not cut off for a change that cannot be.
+#[test]
+fn a_change_of_exports_that_fails_takes_nothing_back() {
+    let world = world();
+    let manager = started(&world);
+    must(&manager, create());
+    must(&manager, add("v", super::tests::DISK, "write-back"));
+    let tcp = |port| Export::NbdTcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    let set = |exports: &[Export]| {
+        let set = VolumeSet { exports: Some(exports.to_vec()), ..VolumeSet::default() };
+        carry_out(&manager, Action::VolumeSet { name: "v".into(), set })
+    };
+    world.inside().no_export = Some(tcp(10809));
+    let error = set(&[Export::Loop, tcp(10809)]).expect_err("its address is taken");
+    assert!(error.contains("address is taken"), "{error}");
+    assert_eq!((offered(&world, "v"), world.inside().taken_back.contains(&"nbd".into())), (vec!["loop".into(), "nbd".into()], false));
+    assert_eq!(volume(&manager).map(|view| view.exports.len()), Some(2), "it is on record as before");
+    world.inside().no_export = None;
+    set(&[Export::Loop, tcp(10809)]).expect("now it can be");
+    assert_eq!(offered(&world, "v"), ["loop", "nbd:127.0.0.1:10809"]);
+    assert!(!world.inside().taken_back.contains(&"loop".into()), "what stays is not touched");
+    let error = set(&[tcp(0)]).expect_err("no port");
+    assert!(error.contains("port 0"), "{error}");
 }
 
 #[test]

@@ -118,6 +118,7 @@ impl Inside {
     pub(super) fn withdrawn(&mut self, volume: &VolumeRecord, export: &Export, waits: bool) {
         let key = (volume.name.clone(), export.to_string());
         self.exports.remove(&key);
+        self.taken_back.push(key.1.clone());
         if waits {
             self.disks.waiting.insert(key);
         }

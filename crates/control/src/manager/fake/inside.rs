@@ -98,6 +98,8 @@ pub struct Inside {
     pub exports: BTreeSet<(String, String)>,
     /// It cannot be made now.
     pub no_export: Option<Export>,
+    /// Exports that were taken back, of whichever volume.
+    pub taken_back: Vec<String>,
     pub disks: disks::Disks,
     /// How the stable names of volumes are found to be.
     pub stable_names: BTreeMap<String, Result<String, String>>,
