@@ -7,6 +7,7 @@ use crate::api::PREFIX;
 use crate::error::Refusal;
 use crate::server_events::EventReader;
 pub use crate::server_events::ServerEvent;
+use crate::socket_path::SOCKET_PATH_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
@@ -50,6 +51,13 @@ pub enum ClientError {
     /// The socket is there, but not for us.
     #[error("{} refuses this user: run the command as root or as a member of the socket's group (`usermod -aG GROUP USER`)", .0.display())]
     NotAllowed(PathBuf),
+    /// No socket can have that path.
+    #[error(
+        "the socket's path {} has {} bytes, and sockets have {SOCKET_PATH_BYTES_MAX} at most: give a shorter one with --socket",
+        .0.display(),
+        .0.as_os_str().len()
+    )]
+    LongPath(PathBuf),
     /// The connection ended in the middle.
     #[error(
         "the connection to the daemon ended early ({0}): see its log, start it again with `hearth serve`, and check with `hearth volume list` what was done"
@@ -152,6 +160,9 @@ impl Client {
 
     fn connect(&self) -> Result<UnixStream, ClientError> {
         use std::io::ErrorKind;
+        if self.socket.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(ClientError::LongPath(self.socket.clone()));
+        }
         UnixStream::connect(&self.socket).map_err(|e| match e.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => ClientError::NoDaemon(self.socket.clone()),
             ErrorKind::PermissionDenied => ClientError::NotAllowed(self.socket.clone()),

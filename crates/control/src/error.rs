@@ -241,6 +241,18 @@ pub enum ControlError {
         /// What is under way.
         doing: &'static str,
     },
+    /// A job works on this object.
+    #[error("{named} \"{name}\" is busy: {doing} is in progress (job {job})")]
+    AtWork {
+        /// "pool" or "volume".
+        named: &'static str,
+        /// The name.
+        name: String,
+        /// What is under way.
+        doing: &'static str,
+        /// The job's number.
+        job: u64,
+    },
     /// The object is there but cannot be used.
     #[error("{named} \"{name}\" is not running: {reason}")]
     NotRunning {
@@ -365,7 +377,7 @@ impl ControlError {
             // What the machine, as it is, does not offer: a driver, the rights, a free address.
             | ControlError::Export { .. }
             | ControlError::Stopped => Kind::Conflict,
-            ControlError::Claimed { .. } | ControlError::Stopping => Kind::Busy,
+            ControlError::Claimed { .. } | ControlError::AtWork { .. } | ControlError::Stopping => Kind::Busy,
             ControlError::Device { kind, .. } => *kind,
             ControlError::State { .. } | ControlError::DataPath(..) => Kind::Failed,
         }
@@ -403,7 +415,10 @@ impl ControlError {
             ControlError::Taken { named, .. } => {
                 format!("choose another name, or see `hearth {named} list`")
             }
-            ControlError::Claimed { .. } => "wait until it is done, or stop it, and try again".into(),
+            ControlError::Claimed { .. } => "try again when that is done".into(),
+            ControlError::AtWork { job, .. } => {
+                format!("see how far it is with `hearth job show {job}`, or stop it with `hearth job cancel {job}`; then try again")
+            }
             ControlError::HasVolumes { name, .. } => {
                 format!(
                     "remove them first with `hearth volume remove NAME`, or remove them and their dirty data with `hearth pool destroy {name} --force`"

@@ -1,6 +1,7 @@
 //! Is this device the one that was recorded? Told by what does not move: what its hardware, the kernel and udev call it, and the
 //! UUIDs of what lies on it. Its name in `/dev` counts for nothing. Pure.
 
+use crate::human;
 use crate::state::{BackingIdentity, Fact};
 
 /// How two identities compare.
@@ -43,9 +44,29 @@ fn value<'a>(facts: &'a [Fact], name: &str) -> Option<&'a str> {
 fn compared(before: &[Fact], now: &[Fact], name: &str) -> Match {
     match (value(before, name), value(now, name)) {
         (Some(was), Some(is)) if was == is => Match::Same,
-        (Some(was), Some(is)) => Match::Other(format!("its {name} was {was} and is now {is}")),
+        (Some(was), Some(is)) => Match::Other(difference(name, was, is)),
         _ => Match::Unknown,
     }
+}
+
+/// How a fact has changed, as a clause. Times are told as people write them, where that tells them apart.
+pub fn difference(name: &str, was: &str, is: &str) -> String {
+    let (before, now) = match (moment_of(name, was), moment_of(name, is)) {
+        (Some(before), Some(now)) if before != now => (before, now),
+        _ => (was.to_owned(), is.to_owned()),
+    };
+    format!("its {name} was {before} and is now {now}")
+}
+
+/// The moment that a fact is, if it is one.
+fn moment_of(name: &str, value: &str) -> Option<String> {
+    let unix_s = match name {
+        "file modification time" => value.parse::<u64>().ok()? / 1_000_000_000,
+        "creation time" => value.split_once('.')?.0.parse().ok()?,
+        "ext4 write time" | "ext4 mount time" => value.parse().ok()?,
+        _ => return None,
+    };
+    Some(human::moment(unix_s))
 }
 
 /// Compares what the devices are called.
@@ -95,7 +116,7 @@ pub fn content(before: &BackingIdentity, now: &BackingIdentity) -> Match {
     for was in before {
         match now.iter().find(|is| is.name == was.name) {
             Some(is) if is.value == was.value => same = true,
-            Some(is) => return Match::Other(format!("its {} was {} and is now {}", was.name, was.value, is.value)),
+            Some(is) => return Match::Other(difference(&was.name, &was.value, &is.value)),
             None => {}
         }
     }
@@ -223,5 +244,14 @@ mod tests {
         assert_eq!(known_by(&was, &was).as_deref(), Some("its wwid a"));
         assert_eq!(known_by(&was, &identity(&[], &[("file system", "ext4 a")])).as_deref(), Some("its file system ext4 a"));
         assert!(is_one_device(&was, &was) && !is_one_device(&was, &identity(&[("serial", "1")], &[])));
+    }
+
+    #[test]
+    fn times_are_told_as_people_write_them() {
+        let told = |name, was, is| difference(name, was, is);
+        let expected = "its file modification time was 2026-11-29 04:16:28 UTC and is now 2026-11-29 04:17:33 UTC";
+        assert_eq!(told("file modification time", "1795925788665948790", "1795925853000000000"), expected);
+        assert!(told("creation time", "1.5", "1.7").contains("was 1.5 and is now 1.7"), "the same second");
+        assert_eq!(told("serial", "1", "2"), "its serial was 1 and is now 2");
     }
 }

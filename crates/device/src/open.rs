@@ -70,7 +70,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// No permission.
-    #[error("{} cannot be opened: permission denied; run as root, or as a user with access to it", path.display())]
+    #[error("{} cannot be opened, permission denied: {}", path.display(), remedy_for_rights())]
     Permission {
         /// Which device.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Its end is inside a block.
-    #[error("{} has {size_bytes} bytes, which is not a multiple of its {block_bytes}-byte blocks: extend it to a multiple", path.display())]
+    #[error("{} has {size_bytes} bytes, which is not a multiple of its {block_bytes}-byte blocks: choose another, or extend it if hearth may change it", path.display())]
     OddSize {
         /// Which device.
         path: PathBuf,
@@ -112,6 +112,14 @@ pub enum OpenError {
     Exists {
         /// Which file.
         path: PathBuf,
+    },
+    /// A new file was asked for where a symbolic link is that leads nowhere.
+    #[error("{} is a symbolic link to {}, which is not there: remove the link, or give the path of the file itself", path.display(), to.display())]
+    LeadsNowhere {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        to: PathBuf,
     },
     /// A new file did not fit.
     #[error("there is no room for {} at {}, {} are free: free some space or choose a smaller --size",
@@ -203,7 +211,10 @@ impl OpenDevice {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC);
         let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => OpenError::Exists { path: path.to_path_buf() },
+            io::ErrorKind::AlreadyExists => match std::fs::read_link(path) {
+                Ok(to) if !path.exists() => OpenError::LeadsNowhere { path: path.to_path_buf(), to },
+                _ => OpenError::Exists { path: path.to_path_buf() },
+            },
             io::ErrorKind::NotFound => system(path, "created (is its directory there?)", error),
             _ => open_error(path, error),
         });
@@ -377,6 +388,14 @@ fn is_write_protected(device: &File, path: &Path) -> Result<bool, OpenError> {
 
 pub(crate) fn system(path: &Path, what: &'static str, source: io::Error) -> OpenError {
     OpenError::System { path: path.to_path_buf(), what, source }
+}
+
+/// Root is refused by what a file system, or the service's sandbox, does not allow at all.
+fn remedy_for_rights() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "choose a place where root may do that (not /sys or /proc; a service: see `systemctl cat hearth`)",
+        false => "run as root, or as a user with access to it",
+    }
 }
 
 fn open_error(path: &Path, error: io::Error) -> OpenError {

@@ -55,7 +55,7 @@ pub enum SpecError {
         text: String,
     },
     /// A model set that does not exist.
-    #[error("there is no disk model {name:?}: the sets are {}", set_names())]
+    #[error("there is no disk model {name:?}: use one of {}", set_names())]
     UnknownSet {
         /// What was given.
         name: String,

@@ -71,6 +71,10 @@ fn creation_leaves_nothing_behind_when_it_fails() {
     assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
     let nowhere = OpenDevice::create(&directory.path().join("no/ssd"), 4096).expect_err("no directory");
     assert!(nowhere.to_string().contains("is its directory there?"), "{nowhere}");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink("gone", &link).expect("a link");
+    let dangling = OpenDevice::create(&link, 4096).expect_err("it leads nowhere");
+    assert!(dangling.to_string().contains("is a symbolic link to gone, which is not there"), "{dangling}");
     assert!(OpenDevice::create(&path.with_extension("0"), 0).is_err());
     assert!(!path.with_extension("0").exists());
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Trouble {
     /// The user said so.
-    #[error("stopped; the same command with the same --out goes on where it was")]
+    #[error("stopped")]
     Stopped,
     /// The command line, or what it names.
     #[error("{0}")]

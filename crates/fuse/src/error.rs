@@ -15,22 +15,22 @@ pub enum FuseError {
         problem: String,
     },
     /// Not root.
-    #[error("the loop export needs root: run the daemon as root, or export the volume by NBD instead")]
+    #[error("the loop export needs root: run the daemon as root, or export it by NBD instead")]
     NotRoot,
     /// The kernel has no FUSE, or the device is hidden from us.
-    #[error("cannot open /dev/fuse ({source}): load the fuse module (modprobe fuse) or export the volume by NBD instead")]
+    #[error("cannot open /dev/fuse ({source}): load the fuse module (modprobe fuse) or export it by NBD instead")]
     NoFuse {
         /// The system's reason.
         source: io::Error,
     },
     /// The kernel has no loop driver, or the device is hidden from us.
-    #[error("cannot open /dev/loop-control ({source}): load the loop module (modprobe loop) or export the volume by NBD instead")]
+    #[error("cannot open /dev/loop-control ({source}): load the loop module (modprobe loop) or export it by NBD instead")]
     NoLoop {
         /// The system's reason.
         source: io::Error,
     },
     /// The kernel's FUSE is too old.
-    #[error("this kernel speaks FUSE 7.{minor}, but 7.31 (Linux 5.4) is needed: export the volume by NBD instead")]
+    #[error("this kernel speaks FUSE 7.{minor}, but 7.31 (Linux 5.4) is needed: export it by NBD instead")]
     TooOld {
         /// Its minor version.
         minor: u32,
@@ -89,7 +89,7 @@ pub enum FuseError {
     },
     /// Direct I/O is not in effect.
     #[error(
-        "the kernel refuses direct I/O on {device:?}, so the page cache would stand between it and the volume: export the volume by NBD instead"
+        "the kernel refuses direct I/O on {device:?}, so the page cache would stand between it and the volume: export it by NBD instead"
     )]
     NoDirectIo {
         /// The block device.

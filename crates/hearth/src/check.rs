@@ -7,7 +7,8 @@ use control::api::DiskPiece;
 use control::human;
 use control::real::SsdMedium;
 use control::uuid::Uuid;
-use device::{Access, OpenDevice};
+use device::spec::SpecError;
+use device::{Access, OpenDevice, OpenError};
 use engine::inspect::{Inspection, inspect};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -52,13 +53,24 @@ struct DiskReport {
     pieces: Vec<DiskPiece>,
 }
 
+/// What is only to be looked at is not made, and not made larger.
+fn not_opened(path: &str, error: &OpenError) -> Failure {
+    let no_pool = |why: String| Failure::failed(format!("{path} carries no pool: {why}"), "give the SSD of a pool");
+    match error {
+        OpenError::Spec(SpecError::Missing { .. }) => Failure::failed(format!("{path} does not exist"), "check the path"),
+        OpenError::OddSize { size_bytes, .. } => no_pool(format!("it has {}", types::counted(*size_bytes, "byte"))),
+        OpenError::Empty { .. } => no_pool("it is empty".into()),
+        other => Failure::failed(other.to_string(), ""),
+    }
+}
+
 /// Looks and prints.
 ///
 /// # Errors
 /// If the SSD cannot be looked at, or has problems (after they are printed).
 pub fn check(path: &str, json: bool) -> Result<(), Failure> {
-    let path = request::absolute("PATH", path)?;
-    let device = OpenDevice::open(Path::new(&path), Access::ReadOnly).map_err(|e| Failure::failed(e.to_string(), ""))?;
+    let path = request::ssd("PATH", path)?;
+    let device = OpenDevice::open(Path::new(&path), Access::ReadOnly).map_err(|error| not_opened(&path, &error))?;
     let blocking = device.blocking().map_err(|e| Failure::failed(e.to_string(), ""))?;
     let mut progress = Progress { began: Instant::now(), bar: None };
     let mut medium = SsdMedium(blocking);

@@ -57,7 +57,10 @@ impl Session {
     fn finished(&self, job: JobView) -> Result<JobView, Failure> {
         let job = follow(&self.client, &self.interrupt, job)?;
         self.print(&job, |job| {
-            let took = control::human::nanoseconds(job.elapsed_ms.saturating_mul(1_000_000));
+            let took = match job.elapsed_ms {
+                0 => "less than 1 ms".into(),
+                ms => control::human::nanoseconds(ms.saturating_mul(1_000_000)),
+            };
             let (kind, done) = (job.kind.word(), control::human::bytes(job.done_bytes));
             let meanwhile = match job.total_bytes.saturating_sub(job.done_bytes) {
                 left_bytes if left_bytes > 0 && job.kind == JobKind::Destage => {
@@ -65,6 +68,9 @@ impl Session {
                 }
                 _ => String::new(),
             };
+            if job.kind == JobKind::Destage && job.done_bytes == 0 {
+                return format!("{kind} of {} done: nothing was dirty{meanwhile}\n", job.volume);
+            }
             format!("{kind} of {} done: {done} in {took}{meanwhile}\n", job.volume)
         })?;
         Ok(job)
@@ -84,7 +90,7 @@ impl Session {
             Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd } => {
                 let body = PoolCreate {
                     name: request::name(Named::Pool, name)?.into(),
-                    ssd: request::absolute("--ssd", ssd)?,
+                    ssd: request::ssd("--ssd", ssd)?,
                     size_bytes: size.as_deref().map(|t| quantity::size("--size", t)).transpose()?,
                     ram_bytes: ram.as_deref().map(|t| quantity::size_or_none("--ram", t)).transpose()?,
                     content: request::content(content.as_deref())?,
@@ -123,7 +129,7 @@ impl Session {
             Pool::Replace { name, ssd, size, force, drop_dirty } => {
                 let path = format!("/pools/{}/replace", request::name(Named::Pool, name)?);
                 let body = PoolReplace {
-                    ssd: request::absolute("--ssd", ssd)?,
+                    ssd: request::ssd("--ssd", ssd)?,
                     size_bytes: size.as_deref().map(|t| quantity::size("--size", t)).transpose()?,
                     force: *force,
                     drop_dirty: *drop_dirty,
@@ -151,7 +157,10 @@ impl Session {
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
-                self.print(&done, |_| format!("pool {name} destroyed\n"))
+                self.print(&done, |done| {
+                    let left = done.told.as_ref().map_or(String::new(), |told| format!("; {told}"));
+                    format!("pool {name} destroyed{left}\n")
+                })
             }
             Pool::Check { pool } => {
                 let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);

@@ -2,7 +2,7 @@
 
 use crate::cli::{Evaluate, EvaluateLoad, EvaluateRun};
 use crate::commands::print;
-use crate::failure::{Failure, STATUS_USAGE};
+use crate::failure::{Failure, STATUS_INTERRUPTED, STATUS_USAGE};
 use crate::logs::say;
 use crate::progress::Interrupt;
 use crate::quantity;
@@ -41,7 +41,7 @@ impl From<Trouble> for Failure {
 pub fn evaluate(command: &Evaluate, json: bool) -> Result<(), Failure> {
     match command {
         Evaluate::List => list(json),
-        Evaluate::Run(options) => run(options, json).map_err(|f| f.cannot("run the evaluation")),
+        Evaluate::Run(options) => run(options, json).map_err(|f| can_go_on(f).cannot("run the evaluation")),
         Evaluate::Report { directory, html, pdf, prices } => {
             let asked = [(*html, Format::Html), (*pdf, Format::Pdf), (json, Format::Json)];
             let mut formats: Vec<Format> = asked.into_iter().filter(|(asked, _)| *asked).map(|(_, format)| format).collect();
@@ -56,6 +56,14 @@ pub fn evaluate(command: &Evaluate, json: bool) -> Result<(), Failure> {
         Evaluate::Load(options) => load(options, json).map_err(|f| f.cannot("play the load")),
         Evaluate::Fill { path, size, compressible, yes } => fill_with(path, size, *compressible, *yes).map_err(|f| f.cannot("fill it")),
     }
+}
+
+/// Only a run keeps what it has done.
+fn can_go_on(mut failure: Failure) -> Failure {
+    if failure.status == STATUS_INTERRUPTED {
+        failure.message += "; the same command with the same --out goes on where it was";
+    }
+    failure
 }
 
 fn in_guest(device: &str, asked: &str) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use crate::cli::Events;
 use crate::commands::{Session, print};
 use crate::failure::Failure;
 use crate::request;
-use control::api::{EventView, Severity};
+use control::api::{DiskView, EventView, PoolView, Severity, VolumeView};
 use control::human;
 use control::names::Named;
 
@@ -63,6 +63,9 @@ impl Session {
         let name = options.name.as_deref().map(|name| request::name(Named::Volume, name)).transpose()?;
         let wanted = Wanted { name, least: severity(options.severity.as_deref())? };
         let kept: Vec<EventView> = self.client.get("/events")?;
+        if let Some(name) = name.filter(|name| kept.iter().all(|event| event.object != **name)) {
+            self.check_exists(name)?;
+        }
         let shown = latest(&kept, &wanted, options.limit);
         if options.follow {
             shown.into_iter().try_for_each(|event| self.tell_event(event))?;
@@ -74,6 +77,18 @@ impl Session {
             if lines.is_empty() { none.to_owned() } else { lines }
         };
         self.print(&shown, text)
+    }
+
+    /// Refuses a name that nothing has.
+    fn check_exists(&self, name: &str) -> Result<(), Failure> {
+        let (pools, volumes): (Vec<PoolView>, Vec<VolumeView>) = (self.client.get("/pools")?, self.client.get("/volumes")?);
+        let disks: Vec<DiskView> = self.client.get("/disks")?;
+        let mut names = pools.iter().map(|pool| &pool.name).chain(volumes.iter().map(|volume| &volume.name));
+        if names.any(|known| known == name) || disks.iter().any(|disk| disk.name == name) {
+            return Ok(());
+        }
+        let problem = format!("there is no pool, volume or disk \"{name}\", and no event of one");
+        Err(Failure::failed(problem, "see all events with `hearth events`"))
     }
 
     /// One object or line an event, so that it can be piped.

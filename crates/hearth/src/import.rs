@@ -26,15 +26,37 @@ pub struct Asked<'a> {
     pub missing_later: bool,
 }
 
+impl Asked<'_> {
+    /// An option that says something of an SSD.
+    fn without_path(&self) -> Option<&'static str> {
+        let given = [
+            ("--look", self.look),
+            ("--name", self.name.is_some()),
+            ("--backing", !self.backing.is_empty()),
+            ("--rename", !self.rename.is_empty()),
+            ("--missing-later", self.missing_later),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+}
+
+/// What to do without a path.
+const LIST_FIRST: &str = "give the path of the SSD; `hearth pool import` alone lists those that can be taken in";
+
 impl Session {
     /// `hearth pool import ...`.
     ///
     /// # Errors
     /// With the sentence to print.
     pub fn import(&self, asked: &Asked) -> Result<(), Failure> {
-        let Some(ssd) = asked.ssd else { return self.importable() };
+        let Some(ssd) = asked.ssd else {
+            return match asked.without_path() {
+                Some(option) => Err(Failure::usage(format!("{option} is for one SSD, and no PATH is given"), LIST_FIRST)),
+                None => self.importable(),
+            };
+        };
         let body = PoolImport {
-            ssd: request::absolute("PATH", ssd)?,
+            ssd: request::ssd("PATH", ssd)?,
             name: asked.name.map(|name| request::name(Named::Pool, name).map(Into::into)).transpose()?,
             backings: pairs("--backing", asked.backing)?
                 .into_iter()
@@ -91,7 +113,8 @@ fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, Fai
     let mut pairs = BTreeMap::new();
     for text in given {
         let Some((name, value)) = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()) else {
-            return Err(Failure::usage(format!("{option} {text:?} is not NAME=VALUE"), "write for instance --backing data=/dev/sdb"));
+            let (form, example) = if option == "--rename" { ("OLD=NEW", "data=data2") } else { ("VOLUME=PATH", "data=/dev/sdb") };
+            return Err(Failure::usage(format!("{option} {text:?} is not {form}"), &format!("write for instance {option} {example}")));
         };
         if pairs.insert(name.to_owned(), value.to_owned()).is_some() {
             return Err(Failure::usage(format!("{option} names \"{name}\" twice"), "give each name once"));

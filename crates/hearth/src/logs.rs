@@ -12,6 +12,7 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, fmt};
@@ -40,7 +41,7 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
         // The process may end by it.
         finish();
     }));
-    let parsed = EnvFilter::try_new(filter);
+    let parsed = filter_of(filter);
     let good = parsed.is_ok();
     let filter_or_info = parsed.unwrap_or_else(|_| EnvFilter::new("info"));
     let journal = std::env::var("JOURNAL_STREAM").is_ok_and(|stream| is_standard_error(&stream));
@@ -55,6 +56,57 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
         tracing::warn!("{filter:?} is not a filter for the log: \"info\" is used; write for instance \"info,control=debug\"");
     }
     Ok(())
+}
+
+/// What a filter may name: our own crates.
+const CRATES: [&str; 27] = [
+    "analysis",
+    "applications",
+    "blocktap",
+    "catalogue",
+    "content",
+    "control",
+    "device",
+    "direct",
+    "engine",
+    "evaluate",
+    "format",
+    "fuse",
+    "guest",
+    "hearth",
+    "history",
+    "keeper",
+    "mapper",
+    "nbd",
+    "node",
+    "page",
+    "pki",
+    "replica",
+    "rest",
+    "runtime",
+    "targets",
+    "ublk",
+    "vhost_user",
+];
+
+/// A filter. A word alone that is neither a level nor one of our crates would let through nothing at all.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn filter_of(text: &str) -> Result<EnvFilter, String> {
+    let parsed = EnvFilter::try_new(text).map_err(|error| error.to_string())?;
+    let mut words = text.split(',').map(str::trim).filter(|word| !word.is_empty()).peekable();
+    if words.peek().is_none() {
+        return Err("it names no level".into());
+    }
+    let is_known = |word: &&str| {
+        let of_crate = word.split_once("::").map_or(*word, |(of, _)| of);
+        word.contains(['=', '[', ']', '{', '}', '"']) || word.parse::<LevelFilter>().is_ok() || CRATES.contains(&of_crate)
+    };
+    match words.find(|word| !is_known(word)) {
+        Some(word) => Err(format!("{word:?} is no level, and no part of hearth")),
+        None => Ok(parsed),
+    }
 }
 
 /// A line on standard error. That nobody reads it is no failure.
@@ -225,6 +277,31 @@ mod tests {
         assert_eq!((&line["level"], &line["message"]), (&"warn".into(), &"two\n\"lines\"".into()));
         assert_eq!((&line["object"], &line["count"], &line["right"]), (&"db".into(), &3.into(), &true.into()));
         assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')) && line["target"].is_string(), "{line}");
+    }
+
+    #[test]
+    fn a_filter_that_would_silence_all_is_none() {
+        for good in ["info", "WARN", "off", "3", "info,control=debug", "control", "rest::server,warn", "debug,hyper=info", "info,"] {
+            filter_of(good).expect(good);
+        }
+        for bad in ["bogus", "", ",,,", " , ", "info,kontrol", "x=y", "info,control=xx"] {
+            filter_of(bad).expect_err(bad);
+        }
+    }
+
+    #[test]
+    fn all_of_our_crates_that_log_can_be_named() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        fn logs(path: &std::path::Path) -> bool {
+            if path.is_dir() {
+                return std::fs::read_dir(path).expect("readable").flatten().any(|entry| logs(&entry.path()));
+            }
+            std::fs::read_to_string(path).is_ok_and(|text| text.contains("tracing::"))
+        }
+        for one in std::fs::read_dir(crates).expect("readable").flatten().filter(|one| logs(&one.path().join("src"))) {
+            let name = one.file_name().to_string_lossy().replace('-', "_");
+            assert!(CRATES.contains(&name.as_str()) || ["bench", "trials", "tidy", "simulator"].contains(&name.as_str()), "{name}");
+        }
     }
 
     #[test]

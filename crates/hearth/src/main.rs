@@ -114,6 +114,10 @@ fn parse() -> Result<Option<Cli>, Failure> {
 fn run(cli: &Cli) -> Result<(), Failure> {
     let flags = Flags { state: cli.state.clone(), socket: cli.socket.clone(), ..Flags::default() };
     let file = cli.config.as_deref();
+    // These tell by themselves what is wrong with it.
+    if !matches!(cli.command, Command::Serve(_) | Command::Config(_)) {
+        file.map_or(Ok(()), config::check_given)?;
+    }
     let places = config::client_places(cli.state.clone(), cli.socket.clone(), file);
     let session = || -> Result<Session, Failure> {
         let interrupt = Interrupt::install().map_err(|e| Failure::failed(format!("Ctrl-C cannot be watched ({e})"), ""))?;
@@ -138,7 +142,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Disk(command) => session()?.disk(command).map_err(|f| f.cannot(&disk_action(command))),
         Command::Volume(command) => session()?.volume(command).map_err(|f| f.cannot(&volume_action(command))),
         Command::Share(command) => session()?.share(command).map_err(|f| f.cannot(&share_action(command))),
-        Command::Attach(attach) => session()?.attach(attach).map_err(|f| f.cannot(&format!("attach {}", shown(&attach.device)))),
+        Command::Attach(attach) => session()?.attach(attach).map_err(|f| f.cannot(&format!("attach {}", shown_path(&attach.device)))),
         Command::Detach { name } => session()?.detach(name).map_err(|f| f.cannot(&format!("detach volume \"{}\"", shown(name)))),
         Command::Advise(advise) => session()?.advise(advise).map_err(|f| f.cannot("advise")),
         Command::Analysis(command) => session()?.analysis(command).map_err(|f| f.cannot(&analysis_action(command))),
@@ -187,11 +191,16 @@ fn shown(name: &str) -> String {
     name.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
+/// A path, which is seen also if it is empty.
+fn shown_path(path: &str) -> String {
+    if path.is_empty() { "\"\"".into() } else { shown(path) }
+}
+
 fn pool_action(command: &Pool) -> String {
     match command {
         Pool::Create { name, .. } => format!("create pool \"{}\"", shown(name)),
-        Pool::Import { ssd: Some(ssd), look: true, .. } => format!("show what is on {}", shown(ssd)),
-        Pool::Import { ssd: Some(ssd), .. } => format!("take in the pool on {}", shown(ssd)),
+        Pool::Import { ssd: Some(ssd), look: true, .. } => format!("show what is on {}", shown_path(ssd)),
+        Pool::Import { ssd: Some(ssd), .. } => format!("take in the pool on {}", shown_path(ssd)),
         Pool::Import { ssd: None, .. } => "list the pools that can be taken in".into(),
         Pool::List => "list pools".into(),
         Pool::Show { name } => format!("show pool \"{}\"", shown(name)),

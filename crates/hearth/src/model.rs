@@ -124,15 +124,25 @@ fn owner_of(directory: &Path) -> Option<String> {
     (is_the_one && directory.join(LOCK).is_file()).then(|| uuid.trim().to_owned())
 }
 
+/// The export asked for. What other machines can reach has TLS, and a model has no certificates.
+fn export_of(text: &str) -> Result<Export, Failure> {
+    const REMEDY: &str = "use loop, nbd or nbd:127.0.0.1:PORT";
+    let address = text.strip_prefix("nbd:").and_then(|address| address.parse::<std::net::SocketAddr>().ok());
+    if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
+        return Err(Failure::usage(format!("--export asks for {address}, which other machines can reach"), REMEDY));
+    }
+    match Export::parse(text)? {
+        Export::NbdTls(_) => Err(Failure::usage("a model is not served with TLS", REMEDY)),
+        export => Ok(export),
+    }
+}
+
 /// Exports the model until a signal.
 ///
 /// # Errors
 /// With the sentence to print.
 pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, socket: &Path, json: bool) -> Result<(), Failure> {
-    let export = Export::parse(export)?;
-    if matches!(export, Export::NbdTls(_)) {
-        return Err(Failure::usage("a model is not served with TLS", "use loop, nbd or nbd:127.0.0.1:PORT"));
-    }
+    let export = export_of(export)?;
     let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
     let mut signals = Signals::new(signals::that_end()).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
     let parent = std::path::absolute(socket).ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_else(|| "/tmp".into());

@@ -164,6 +164,9 @@ fn objects_of(wanted: &ObjectList) -> Result<String, Failure> {
     let limit = match wanted.limit {
         None => TOLD,
         Some(0) => TOLD_MAX,
+        Some(count) if count > TOLD_MAX => {
+            return Err(Failure::usage(format!("--limit {count} is more than {TOLD_MAX}"), "give 0 for all that can be told"));
+        }
         Some(count) => count,
     };
     let mut path = format!("/objects?limit={limit}");

@@ -36,7 +36,11 @@ pub fn size_or_none(option: &str, text: &str) -> Result<u64, Failure> {
 /// # Errors
 /// As [`size`].
 pub fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
-    if text == "off" { Ok(Limit::Off) } else { size(option, text).map(Limit::Bytes) }
+    if text == "off" {
+        return Ok(Limit::Off);
+    }
+    let or_off = |failure: Failure| Failure { message: format!("{}; or write off for no limit", failure.message), ..failure };
+    size(option, text).map(Limit::Bytes).map_err(or_off)
 }
 
 /// Reads a time: 500ms, 30s, 5m, 1h, 7d. In milliseconds.
@@ -131,6 +135,9 @@ mod tests {
     fn limits_can_be_off() {
         assert_eq!(limit("--l", "off").expect("off"), Limit::Off);
         assert_eq!(limit("--l", "1M").expect("a size"), Limit::Bytes(1 << 20));
-        assert!(limit("--l", "OFF!").is_err());
+        for text in ["0", "none", "OFF!"] {
+            let told = limit("--l", text).expect_err(text).message;
+            assert!(told.ends_with("; or write off for no limit"), "{told}");
+        }
     }
 }

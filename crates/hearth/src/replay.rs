@@ -7,7 +7,7 @@ use crate::progress::patiently;
 use crate::{quantity, table};
 use control::human;
 use serde::Serialize;
-use traces::read::{Recording, TraceError};
+use traces::read::Recording;
 use traces::replay::Yardsticks;
 use traces::shard_replay::{ShardReplay, ShardReplayConfig};
 use traces::stream::Stream;
@@ -32,18 +32,6 @@ struct Report {
     doubts: Vec<String>,
 }
 
-/// What to do about a trace that cannot be used, where its own sentence does not say that.
-fn remedy(error: &TraceError) -> &'static str {
-    match error {
-        TraceError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "check the path",
-        TraceError::Read { .. } => "check its mode and its disk",
-        TraceError::Compression { .. } => "copy it again from where it comes from, or compress it again",
-        TraceError::UnknownFormat { .. } => "give it the ending of what it holds",
-        TraceError::Record { .. } => "correct that, or give the file the ending of what it holds",
-        TraceError::TooLarge { .. } | TraceError::Empty { .. } => "",
-    }
-}
-
 /// Replays and prints.
 ///
 /// # Errors
@@ -51,7 +39,7 @@ fn remedy(error: &TraceError) -> &'static str {
 pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
     let read = traces::read::read_recording(&options.trace);
-    let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), remedy(&error)))?;
+    let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), error.remedy()))?;
     doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));
     let report = patiently("replaying", || {
         let stream = Stream::new(&requests);

@@ -35,11 +35,23 @@ pub fn encoded(text: &str) -> String {
 /// Usage, if it is empty or odd.
 pub fn absolute(option: &str, path: &str) -> Result<String, Failure> {
     if path.is_empty() || path.contains('\0') {
-        return Err(Failure::usage(format!("{option} is not a path"), "give the path of a device or file"));
+        return Err(Failure::usage(format!("{option} {path:?} is not a path"), "give the path of a device or file"));
     }
     let absolute = std::path::absolute(path)
         .map_err(|e| Failure::usage(format!("{option} {path:?} cannot be resolved ({e})"), "give an absolute path"))?;
     Ok(absolute.display().to_string())
+}
+
+/// An SSD: a path.
+///
+/// # Errors
+/// Usage; also for what is meant as a modelled disk.
+pub fn ssd(option: &str, path: &str) -> Result<String, Failure> {
+    if path.starts_with("model:") {
+        let remedy = format!("give the path of an SSD or file; a file of that name is ./{path}");
+        return Err(Failure::usage(format!("{option} {path:?} is a modelled disk, and only --backing takes one"), &remedy));
+    }
+    absolute(option, path)
 }
 
 /// A backing device: a path, or `model:SET:FILE`.

@@ -11,6 +11,7 @@ use crate::keeping::keeper;
 use crate::logs::say;
 use crate::serve::{export_directory, stay_in_memory, tell_kernel_that_io_depends_on_us};
 use clap::Args;
+use control::error::ControlError;
 use control::lock::{DaemonLock, RESCUE_NAME};
 use control::manager::Manager;
 use control::mapped::MappedDevices;
@@ -52,22 +53,20 @@ const LOOK: Duration = Duration::from_millis(20);
 pub fn rescue(places: &Places) -> Result<(), Failure> {
     let state_directory = &places.state_directory;
     let nothing = || {
-        Failure::failed(
-            format!("no export is held for a daemon with the state directory {}", state_directory.display()),
-            "give the right one with --state; exports of a service end with `systemctl stop hearth`",
-        )
+        let directory = state_directory.display();
+        print(&format!("nothing is held for a daemon with the state directory {directory}; --state names another\n"))
     };
     if !state_directory.join("lock").exists() {
-        return Err(nothing());
+        return nothing();
     }
     name_process();
-    let lock = DaemonLock::take(&state_directory.join("lock"))?;
+    let lock = DaemonLock::take(&state_directory.join("lock")).map_err(daemon_runs)?;
     let is_kept = state_directory.join(SOCKET).exists();
     let mut ended = None;
     let past = lead_attached_past(places, &lock, &mut || ended = Some(end_exports(places)));
     let ended = ended.unwrap_or_else(|| end_exports(places))?;
     if !is_kept && past.is_empty() && ended.devices.is_empty() && ended.remains.is_empty() && ended.problems.is_empty() {
-        return Err(nothing());
+        return nothing();
     }
     past.print()?;
     for device in &ended.devices {
@@ -80,8 +79,19 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     match (ended.problems.first(), past.problems.into_iter().next()) {
         (_, Some(problem)) => Err(problem),
         (Some(problem), None) => Err(Failure::failed(problem.clone(), "see `losetup --list`")),
-        (None, None) if ended.devices.is_empty() && ended.remains.is_empty() && past.told.is_empty() => print("nothing is held\n"),
+        (None, None) if ended.devices.is_empty() && ended.remains.is_empty() && past.told.is_empty() => nothing(),
         (None, None) => Ok(()),
+    }
+}
+
+/// What has a daemon needs no rescue; one that hangs is ended first.
+fn daemon_runs(error: ControlError) -> Failure {
+    match error {
+        ControlError::SecondDaemon { pid, path } => Failure::failed(
+            format!("a hearth daemon (process {pid}) runs and uses {path}, and a rescue is for what a daemon has left"),
+            "if it hangs, end it first (`systemctl stop hearth`, or `kill -9` with its process number)",
+        ),
+        other => other.into(),
     }
 }
 

@@ -75,7 +75,10 @@ fn cause(error: &clap::Error) -> String {
         "invalid socket address syntax" => "is not an address with a port; write for instance 127.0.0.1:7420".into(),
         "invalid float literal" | "cannot parse float from empty string" => "is not a number".into(),
         other if other.starts_with("number too") => "is beyond what can be counted".into(),
-        other => format!("is not a value of it ({other})"),
+        other => match other.rsplit_once(" is not in ").and_then(|(_, bounds)| bounds.split_once("..=")) {
+            Some((least, most)) => format!("is not a whole number from {least} to {most}"),
+            None => format!("is not a value of it ({other})"),
+        },
     }
 }
 
@@ -123,6 +126,7 @@ mod tests {
             (&["pool", "create", "p", "--ssd", "/x", "--ssd", "/y"], "--ssd <PATH> is given twice"),
             (&["volume", "set", "v", "--read-only", "--read-write"], "--read-only cannot be given together with --read-write"),
             (&["job", "cancel", "x"], "<ID>: \"x\" is not a whole number"),
+            (&["volume", "wait", "v", "--limit=-1"], "--limit <SECONDS>: \"-1\" is not a whole number from 0 to 4294967295"),
             (
                 &["serve", "--listen", "7420"],
                 "--listen <ADDRESS>: \"7420\" is not an address with a port; write for instance 127.0.0.1:7420",

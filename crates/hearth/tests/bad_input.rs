@@ -46,7 +46,17 @@ const USAGE: &[(&[&str], &str)] = &[
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--export", "nbd:0.0.0.0:1"], "other machines can reach"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--write-cache-depth", "30"], "30s"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--dirty-limit", "much"], "much"),
+    (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--dirty-limit", "0"], "or write off for no limit"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--max-io-size", "off"], "--max-io-size"),
+    (&["volume", "wait", "v", "--limit=-1"], "is not a whole number from 0 to 4294967295"),
+    (&["object", "list", "--limit", "99999999"], "is more than 100000; give 0 for all"),
+    (&["pool", "create", "p", "--ssd", "model:7k2:/x"], "only --backing takes one"),
+    (&["pool", "import", "/x", "--rename", "="], "--rename \"=\" is not OLD=NEW; write for instance --rename data=data2"),
+    (&["pool", "import", ""], "cannot take in the pool on \"\": PATH \"\" is not a path"),
+    (&["pool", "import", "--look"], "--look is for one SSD, and no PATH is given"),
+    (&["pool", "import", "--name", "x"], "--name is for one SSD"),
+    (&["model", "7k2", "/x", "--export", "nbd:0.0.0.0:1"], "use loop, nbd or nbd:127.0.0.1:PORT"),
+    (&["--config", "/nonexistent/hearth.toml", "volume", "list"], "/nonexistent/hearth.toml cannot be read"),
     (&["volume", "set", "v", "--read-only", "--read-write"], "cannot be given together with"),
     (&["volume", "warm", "v", "--range", "5"], "is not a range"),
     (&["volume", "warm", "v", "--range", "8k-4k"], "is empty"),
@@ -92,7 +102,17 @@ fn a_missing_daemon_is_named() {
     ] {
         place.must_fail(arguments, 1, "is the daemon running? start it with `hearth serve`");
     }
-    place.must_fail(&["pool", "check", "/nonexistent/ssd"], 1, "does not exist");
+    place.must_fail(&["pool", "check", "/nonexistent/ssd"], 1, "/nonexistent/ssd does not exist; check the path");
+    std::fs::write(place.path("text.txt"), "hello").expect("room");
+    place.must_fail(&["pool", "check", "./text.txt"], 1, "text.txt carries no pool: it has 5 bytes");
+    place.must_fail(
+        &["model", "7k3", "text.txt", "--export", "nbd"],
+        2,
+        "cannot export the model: there is no disk model \"7k3\"; use one of 7k2",
+    );
+    let long = "d".repeat(120);
+    place.must_fail(&["--socket", &format!("/tmp/{long}"), "pool", "list"], 1, "has 125 bytes, and sockets have 107 at most");
+    assert!(place.must(&["rescue"]).contains("nothing is held"));
     place.must_fail(&["model", "5k4", "/x", "--export", "nbd"], 2, "5k4");
     place.must_fail(&["model", "7k2", "nothing.img", "--export", "nbd"], 1, "truncate -s SIZE");
     place.must_fail(&["replay", "nothing.lis", "--pool-size", "1M"], 1, "nothing.lis");
@@ -114,10 +134,13 @@ fn refusals_of_the_daemon_change_nothing() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"SWAPSPACE2", 4086).expect("there is room");
     std::os::unix::fs::symlink(&disk, place.path("alias.img")).expect("a link");
     let alias = place.path("alias.img");
+    std::os::unix::fs::symlink("gone", place.path("dangling.img")).expect("a link");
+    let (text, dangling) = (place.path("text.txt"), place.path("dangling.img"));
+    std::fs::write(&text, "hello").expect("room");
     let (new, deep) = (place.path("new.img"), place.path("no/new.img"));
     let cases: &[(&[&str], i32, &str)] = &[
         (&["pool", "create", "p", "--ssd", &swap], 1, "there is already a pool \"p\""),
-        (&["pool", "create", "q", "--ssd", &ssd], 1, "it is the SSD of the pool \"p\""),
+        (&["pool", "create", "q", "--ssd", &ssd], 1, "it is the SSD of the pool \"p\"; choose another device"),
         (&["pool", "create", "q", "--ssd", &disk], 1, "it is the backing device of the volume \"v\""),
         (&["pool", "create", "q", "--ssd", &alias], 1, "it is the backing device of the volume \"v\""),
         (&["pool", "create", "q", "--ssd", &swap], 1, "--force"),
@@ -155,6 +178,12 @@ fn refusals_of_the_daemon_change_nothing() {
         (&["volume", "set", "v", "--admission", "never"], 2, "--admission"),
         (&["volume", "set", "w", "--mode", "write-back"], 1, "there is no volume \"w\""),
         (&["volume", "warm", "v", "--range", "1T-2T"], 2, "lies outside the volume"),
+        (&["volume", "warm", "v", "--range", "0-5TiB"], 2, "--range ends beyond the volume, which has 64 MiB"),
+        (&["events", "nope"], 1, "there is no pool, volume or disk \"nope\", and no event of one"),
+        (&["volume", "add", "w", "--backing", "model:7k3:/x", "--pool", "p"], 2, "there is no disk model \"7k3\"; use one of 7k2"),
+        (&["volume", "add", "w", "--backing", &text, "--pool", "p"], 1, "it has 5 bytes"),
+        (&["pool", "create", "q", "--ssd", &dangling, "--size", "128M"], 1, "is a symbolic link to gone"),
+        (&["volume", "add", "w", "--backing", &swap, "--pool", "p", "--export", "nbd:127.0.0.1:1", "--tls-names", "a"], 2, "--tls-names"),
         (&["volume", "destage", "w"], 1, "there is no volume \"w\""),
         (&["volume", "remove", "w"], 1, "there is no volume \"w\""),
         (&["stats", "w"], 1, "there is no volume \"w\""),

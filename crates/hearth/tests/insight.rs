@@ -181,12 +181,17 @@ fn what_cannot_be_watched_is_said() {
     refused(&["analysis", "start", "a"], &["--volume"]);
     refused(&["analysis", "show", "a"], &["there is no analysis \"a\"", "hearth analysis list"]);
     refused(&["analysis", "stop", "a"], &["there is no analysis \"a\""]);
-    // A file that is no trace fails as an analysis, and says so.
-    place.must(&["analysis", "start", "a", "--trace", "disk.img"]);
+    refused(&["analysis", "start", "a", "--trace", "disk.img"], &["unknown format", "give it the ending"]);
+    std::fs::write(place.path("bad.csv"), "1,R,0\n").expect("room");
+    refused(&["analysis", "start", "a", "--trace", "bad.csv"], &["line 1 is not valid", "correct that"]);
+    // What is wrong far inside fails as an analysis, and says so.
+    std::fs::write(place.path("late.csv"), "1,R,0,4096\n".repeat(10_000) + "hello\n").expect("room");
+    place.must(&["analysis", "start", "a", "--trace", "late.csv"]);
     until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
     let view = place.json(&["analysis", "show", "a"]);
     assert!(view["state"] == "failed" && view["problem"].as_str().is_some_and(|problem| !problem.is_empty()), "{view:#}");
-    refused(&["analysis", "start", "a", "--trace", "disk.img"], &["\"a\" is the name of an analysis"]);
+    refused(&["analysis", "start", "a", "--trace", "late.csv"], &["\"a\" is the name of an analysis"]);
+    refused(&["advise", "a"], &["line 10001 is not valid", "`hearth analysis forget a`"]);
     place.must(&["analysis", "forget", "a"]);
     daemon.stop();
 }

@@ -43,6 +43,9 @@ pub enum ListenError {
     /// Somebody answers there.
     #[error("another program listens on '{}'; stop it or choose another path", .0.display())]
     InUse(PathBuf),
+    /// Somebody has the port.
+    #[error("another program listens on {0}; stop it or choose another port")]
+    PortTaken(SocketAddr),
     /// Something else has that name.
     #[error("'{}' exists and is not a socket; choose another path", .0.display())]
     NotASocket(PathBuf),
@@ -56,7 +59,7 @@ pub enum ListenError {
     )]
     NoNetwork(SocketAddr),
     /// A system call failed.
-    #[error("cannot {doing} '{place}'")]
+    #[error("cannot {doing} '{place}' ({source})")]
     System {
         /// What was being done.
         doing: &'static str,
@@ -251,8 +254,15 @@ pub(crate) fn listen_tcp(address: SocketAddr) -> Result<Listening, ListenError> 
         }
         bound => bound,
     };
-    bound.map_err(failed("bind"))?;
-    rustix::net::listen(&socket, BACKLOG).map_err(failed("listen on"))?;
+    // The kernel may find out only when it is to listen.
+    let taken = |doing| {
+        move |errno| match errno {
+            rustix::io::Errno::ADDRINUSE => ListenError::PortTaken(address),
+            errno => failed(doing)(errno),
+        }
+    };
+    bound.map_err(taken("bind"))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(taken("listen on"))?;
     let bound = rustix::net::getsockname(&socket).map_err(failed("find the port of"))?;
     Ok(Listening { socket, path: None, address: SocketAddr::try_from(bound).ok() })
 }

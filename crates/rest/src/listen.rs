@@ -11,6 +11,7 @@ use crate::wire::Wire;
 use axum::Router;
 use axum::http::StatusCode;
 use control::error::ControlError;
+use control::socket_path::SOCKET_PATH_BYTES_MAX;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -72,6 +73,13 @@ impl Socket {
             remedy: "give another socket with --socket PATH".into(),
         };
         let group = group.map(|name| group_of(&shown, name)).transpose()?;
+        if shown.len() > SOCKET_PATH_BYTES_MAX {
+            return Err(ControlError::State {
+                problem: format!("the path has {} bytes, and sockets have {SOCKET_PATH_BYTES_MAX} at most", shown.len()),
+                path: shown,
+                remedy: "give a shorter one with --socket PATH".into(),
+            });
+        }
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory).map_err(|e| failed("its directory cannot be created", e))?;
         }

@@ -23,6 +23,8 @@ use types::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// Bytes of a trace at most, decompressed: it is held in memory, and so are its requests, of 32 bytes each.
 const BYTES_MAX: u64 = 4 << 30;
+/// What is looked at of a trace before it is read.
+const HEAD_BYTES: u64 = 64 << 10;
 /// Bytes of a `.vscsi` record.
 const VSCSI_RECORD_BYTES: usize = 32;
 /// SCSI READ(6), (10), (12), (16).
@@ -91,6 +93,20 @@ pub enum TraceError {
         /// Which.
         path: PathBuf,
     },
+}
+
+impl TraceError {
+    /// What to do about it, where its own sentence does not say that.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            TraceError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "check the path",
+            TraceError::Read { .. } => "check its mode and its disk",
+            TraceError::Compression { .. } => "copy it again from where it comes from, or compress it again",
+            TraceError::UnknownFormat { .. } => "give it the ending of what it holds",
+            TraceError::Record { .. } => "correct that, or give the file the ending of what it holds",
+            TraceError::TooLarge { .. } | TraceError::Empty { .. } => "",
+        }
+    }
 }
 
 /// A record that makes no sense.
@@ -175,16 +191,10 @@ pub fn read_file(path: &Path) -> Result<Vec<TraceRequest>, TraceError> {
 /// # Errors
 /// As of [`read_file`].
 pub fn read_recording(path: &Path) -> Result<Recording, TraceError> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let (plain_name, compressed) = name.strip_suffix(".zst").map_or((name, false), |name| (name, true));
-    let format = Format::of_name(plain_name).ok_or_else(|| TraceError::UnknownFormat { path: path.into() })?;
-    let file = fs::File::open(path).map_err(|source| TraceError::Read { path: path.into(), source })?;
-    let bytes = if compressed {
-        decompress(BufReader::new(file), BYTES_MAX).map_err(|reason| TraceError::Compression { path: path.into(), reason })?
-    } else {
-        at_most(file, BYTES_MAX).map_err(|source| TraceError::Read { path: path.into(), source })?
-    };
-    let bytes = bytes.ok_or_else(|| TraceError::TooLarge { path: path.into() })?;
+    let (format, bytes) = content_of(path, BYTES_MAX)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(TraceError::TooLarge { path: path.into() });
+    }
     let mut requests = parse(format, &bytes).map_err(|invalid| TraceError::Record { path: path.into(), invalid })?;
     if requests.is_empty() {
         return Err(TraceError::Empty { path: path.into() });
@@ -192,6 +202,39 @@ pub fn read_recording(path: &Path) -> Result<Recording, TraceError> {
     let doubts = doubts(&requests);
     requests.sort_by_key(|request| request.time_ns);
     Ok(Recording { requests, doubts })
+}
+
+/// Looks at the first records of a trace file: whoever names a wrong one is told at once.
+///
+/// # Errors
+/// As of [`read_file`], as far as they show there.
+pub fn check_head(path: &Path) -> Result<(), TraceError> {
+    let (format, mut bytes) = content_of(path, HEAD_BYTES)?;
+    let is_whole = bytes.len() as u64 <= HEAD_BYTES;
+    if !is_whole {
+        // The last record is cut off.
+        let whole = match format {
+            Format::Vscsi => bytes.len() / VSCSI_RECORD_BYTES * VSCSI_RECORD_BYTES,
+            _ => bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1),
+        };
+        bytes.truncate(whole);
+    }
+    let requests = parse(format, &bytes).map_err(|invalid| TraceError::Record { path: path.into(), invalid })?;
+    if is_whole && requests.is_empty() { Err(TraceError::Empty { path: path.into() }) } else { Ok(()) }
+}
+
+/// The format of a trace file, and its first bytes, decompressed: one more than `bytes_max` if there are more.
+fn content_of(path: &Path, bytes_max: u64) -> Result<(Format, Vec<u8>), TraceError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (plain_name, compressed) = name.strip_suffix(".zst").map_or((name, false), |name| (name, true));
+    let format = Format::of_name(plain_name).ok_or_else(|| TraceError::UnknownFormat { path: path.into() })?;
+    let file = fs::File::open(path).map_err(|source| TraceError::Read { path: path.into(), source })?;
+    let bytes = if compressed {
+        decompress(BufReader::new(file), bytes_max).map_err(|reason| TraceError::Compression { path: path.into(), reason })?
+    } else {
+        first_of(file, bytes_max).map_err(|source| TraceError::Read { path: path.into(), source })?
+    };
+    Ok((format, bytes))
 }
 
 /// What is doubtful of a trace as it stands in the file, in sentences for people.
@@ -214,21 +257,21 @@ fn doubts(requests: &[TraceRequest]) -> Vec<String> {
     doubts
 }
 
-/// What there is to read; `None` if it is more than `bytes_max`.
-fn at_most(from: impl Read, bytes_max: u64) -> std::io::Result<Option<Vec<u8>>> {
+/// What there is to read; of more than `bytes_max` one byte more than that.
+fn first_of(from: impl Read, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
+    Ok(bytes)
 }
 
-fn decompress(from: impl Read, bytes_max: u64) -> Result<Option<Vec<u8>>, &'static str> {
+fn decompress(from: impl Read, bytes_max: u64) -> Result<Vec<u8>, &'static str> {
     // What the decoder says is of its own insides, and means that to whoever has the file.
     let damaged = "the file is cut off or damaged";
     let decoder = StreamingDecoder::new(from).map_err(|error| match error {
         FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_)) => "the file is not compressed with Zstandard",
         _ => damaged,
     })?;
-    at_most(decoder, bytes_max).map_err(|_| damaged)
+    first_of(decoder, bytes_max).map_err(|_| damaged)
 }
 
 /// Reads a trace from memory.
@@ -334,11 +377,29 @@ mod tests {
 
     #[test]
     fn more_than_may_be_is_not_taken_into_memory() {
-        assert_eq!(at_most(&b"12345"[..], 5).expect("bytes"), Some(b"12345".to_vec()));
-        assert_eq!(at_most(std::io::repeat(b'x'), 5).expect("bytes"), None);
+        assert_eq!(first_of(&b"12345"[..], 5).expect("bytes"), b"12345");
+        assert_eq!(first_of(std::io::repeat(b'x'), 5).expect("bytes").len(), 6);
         let large = zstd_of_zeroes();
-        assert_eq!(decompress(&large[..], 1 << 17), Ok(Some(vec![0; 1 << 17])));
-        assert_eq!(decompress(&large[..], (1 << 17) - 1), Ok(None));
+        assert_eq!(decompress(&large[..], 1 << 17), Ok(vec![0; 1 << 17]));
+        assert_eq!(decompress(&large[..], 1 << 16).map(|bytes| bytes.len()), Ok((1 << 16) + 1));
+    }
+
+    #[test]
+    fn the_head_of_a_wrong_file_tells_it() {
+        let place = tempfile::tempdir().expect("room");
+        let told = |name: &str, text: &str| {
+            let path = place.path().join(name);
+            fs::write(&path, text).expect("room");
+            check_head(&path).err().map(|error| error.to_string().replace(&format!("{}/", place.path().display()), ""))
+        };
+        // The record in the middle of which the head ends is not judged.
+        let long = "1,R,0,4096\n".repeat(HEAD_BYTES as usize / 11 + 2);
+        assert_eq!(told("a.csv", &long), None);
+        assert_eq!(told("b.csv", "1,R,0,4096"), None);
+        assert!(told("c.csv", "1,R,0\n").is_some_and(|told| told.starts_with("trace c.csv: line 1 is not valid")));
+        assert!(told("d.csv", "").is_some_and(|told| told.contains("no read and no write")));
+        assert!(told("e.txt", &long).is_some_and(|told| told.contains("unknown format")));
+        assert!(told("f.csv.zst", &long).is_some_and(|told| told.contains("not compressed with Zstandard")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum UblkError {
     /// This machine cannot, or must not, have ublk devices.
-    #[error("{reason}; export the volume by `loop` instead")]
+    #[error("{reason}; export it by `loop` instead")]
     Unsupported {
         /// Why.
         reason: String,

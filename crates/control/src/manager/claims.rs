@@ -147,6 +147,17 @@ impl Manager {
         })
     }
 
+    /// The refusal of a claim, with the job that has it, if one has.
+    fn with_job(&self, claimed: ControlError) -> ControlError {
+        let ControlError::Claimed { named, name, doing } = claimed else { return claimed };
+        let of_pool = named != Named::Volume.word();
+        let jobs = self.running_jobs().into_iter().map(|job| job.view());
+        match jobs.into_iter().find(|job| job.volume == name && job.kind.is_of_pool() == of_pool) {
+            Some(job) => ControlError::AtWork { named, name, doing, job: job.id },
+            None => ControlError::Claimed { named, name, doing },
+        }
+    }
+
     /// Adds what a claim does not have yet, all of it or nothing.
     fn claim_more(&self, claim: &mut Claim, mut keys: Vec<Key>, doing: &'static str, together: bool) -> Result<(), ControlError> {
         keys.retain(|key| !claim.keys.contains(key));
@@ -154,7 +165,10 @@ impl Manager {
         if memory.stopping {
             return Err(ControlError::Stopping);
         }
-        keys.iter().try_for_each(|key| memory.claims.check(key, together))?;
+        if let Err(claimed) = keys.iter().try_for_each(|key| memory.claims.check(key, together)) {
+            drop(memory);
+            return Err(self.with_job(claimed));
+        }
         keys.iter().for_each(|key| memory.claims.take(key, doing, together));
         drop(memory);
         claim.keys.extend(keys);

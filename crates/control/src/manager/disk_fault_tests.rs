@@ -200,7 +200,7 @@ fn after_a_crash_at_any_step_all_is_served() {
 fn run_when_free(manager: &Manager, action: &Action) -> bool {
     for _ in 0..100 {
         match run(manager, action.clone()) {
-            Err(ControlError::Claimed { .. }) => std::thread::yield_now(),
+            Err(ControlError::Claimed { .. } | ControlError::AtWork { .. }) => std::thread::yield_now(),
             result => return result.is_ok(),
         }
     }
@@ -208,7 +208,7 @@ fn run_when_free(manager: &Manager, action: &Action) -> bool {
 }
 
 fn is_busy(manager: &Manager, action: Action) -> bool {
-    matches!(manager.handle(action), Err(ControlError::Claimed { .. }))
+    matches!(manager.handle(action), Err(ControlError::Claimed { .. } | ControlError::AtWork { .. }))
 }
 
 /// The cache is made anew while dirty data goes home for long: what came into the pool meanwhile would be formatted away.

@@ -2,9 +2,11 @@
 
 use super::Manager;
 use super::fake::{Device, World};
-use crate::api::{Action, Answer, PoolCreate, VolumeAdd, VolumeView};
+use crate::api::{Action, Answer, Health, PoolCreate, VolumeAdd, VolumeView};
+use crate::figures::Refused;
 use crate::manager::waiting::Watched;
 use crate::options::OptionsPatch;
+use crate::sampler::Sampler;
 use crate::words::Export;
 use std::path::Path;
 use std::sync::Arc;
@@ -127,6 +129,14 @@ fn a_device_that_shrank_is_an_error_and_the_volume_does_not_follow() {
     manager.watch_devices(&mut Watched::default());
     let problem = view(&manager).problem.expect("people must see it");
     assert!(problem.contains("shrank from 1 GiB to 512 MiB"), "{problem}");
+    // What lies beyond its end fails, and that it is shorter says why.
+    let short = Refused { asked: "write", reason: "it moves less than is asked for".into() };
+    world.inside().refused = [("v".to_string(), short)].into();
+    let mut sampler = Sampler::default();
+    manager.take_sample(&mut sampler, 1000, 1000);
+    assert_eq!((view(&manager).health, view(&manager).problem), (Health::Failing, Some(problem)));
+    world.inside().refused.clear();
+    manager.take_sample(&mut sampler, 2000, 1000);
     let refused = grow(&manager).expect_err("its clients were told of more");
     assert!(refused.contains("does not shrink"), "{refused}");
     assert_eq!((view(&manager).size_bytes, world.inside().served_bytes.get("v")), (GIB, None));

@@ -107,6 +107,8 @@ impl Manager {
                 if !metadata.is_file() {
                     return Err(device_error(trace, "it is not a file", "name a recorded trace", Kind::Usage));
                 }
+                traces::read::check_head(std::path::Path::new(trace))
+                    .map_err(|error| ControlError::Analysis(error.to_string(), error.remedy().into()))?;
                 let source = Source::trace(trace, writes_in(mode), limits);
                 (source.map_err(|problem| device_error(trace, &problem, "try again", Kind::Failed))?, mode)
             }
@@ -216,6 +218,7 @@ impl Manager {
         if let Some(name) = ask.name.as_ref().filter(|_| loads.is_empty()) {
             return Err(self.no_load(name));
         }
+        ask.name.as_ref().map_or(Ok(()), |name| self.check_was_read(name))?;
         let figures = self.data().figures();
         let mut told = Vec::new();
         for load in &loads {
@@ -232,6 +235,17 @@ impl Manager {
             told.insert(0, self.insight().keep(whole, ask.budget_bytes.is_some()));
         }
         Ok(told)
+    }
+
+    /// Of a trace that cannot be used nothing is ever known.
+    fn check_was_read(&self, name: &str) -> Result<(), ControlError> {
+        match self.insight().view(name) {
+            Ok(AnalysisView { source, state, problem: Some(problem), .. }) if source == "trace" && state == "failed" => {
+                let remedy = format!("correct the file, then `hearth analysis forget {name}` and start it anew");
+                Err(ControlError::Analysis(problem, remedy))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What an analysis that has ended or failed does not tell any more, and what a budget would bring where RAM has it all.
@@ -349,7 +363,8 @@ fn over(advice: &mut AdviceView, view: &AnalysisView) {
     for target in advice.targets.iter_mut().filter(|target| target.not_yet.is_some()) {
         target.more_ms = None;
         if view.state == "failed" {
-            target.not_yet.clone_from(&view.problem);
+            // Why: see the first sentence.
+            target.not_yet = Some("the analysis has failed".into());
         } else if view.source == "trace" && view.window_ms == 0 {
             target.not_yet = Some("this trace has no times, and without them a size cannot be told".into());
         } else if let Some(why) = &mut target.not_yet {

@@ -381,7 +381,10 @@ impl Manager {
             Action::PoolSet { name, set } => self.pool_set(&name, &set).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolReplace { name, replace } => self.pool_replace(&name, &replace).map(|j| Answer::Job(Box::new(j))),
             Action::PoolStart { name } => self.pool_start(&name).map(told),
-            Action::PoolDestroy { name, force } => self.pool_destroy(&name, force).map(done),
+            Action::PoolDestroy { name, force } => {
+                let told = self.file_left_by(&name);
+                self.pool_destroy(&name, force).map(|()| Answer::Done(Done { told, ..Done::default() }))
+            }
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
             Action::Attach(attach) => self.attach_live(&attach).map(told),
             Action::Detach { name } => self.detach_live(&name).map(told),

@@ -252,7 +252,11 @@ impl Manager {
         }
         if query.limit.is_some_and(|limit| !(1..=OBJECTS_TOLD_MAX).contains(&limit)) {
             let problem = format!("is not between 1 and {OBJECTS_TOLD_MAX}");
-            return Err(ControlError::BadOption { option: "--limit", problem, remedy: "leave it out for the first ones".into() });
+            return Err(ControlError::BadOption {
+                option: "--limit",
+                problem,
+                remedy: format!("leave it out for the first {OBJECTS_TOLD}"),
+            });
         }
         if let Some(volume) = &query.volume {
             self.check_has_objects(volume)?;

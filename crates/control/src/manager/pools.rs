@@ -451,9 +451,7 @@ impl Manager {
                 && !self.is_not_of(path, &volume)
             {
                 let remedy = "choose another device: two users would destroy each other's data";
-                let is_it = self.data().canonical(path) == self.data().canonical(&backing);
-                let how = if is_it { String::new() } else { format!(" ({how})") };
-                let problem = format!("it is the backing device of the volume \"{volume}\"{how}");
+                let problem = format!("it is the backing device of the volume \"{volume}\"{}", way(path, &backing, &how));
                 return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
         }
@@ -493,7 +491,7 @@ impl Manager {
         for (volume, place) in exports {
             if let Some(how) = self.data().overlap(path, &place)? {
                 let remedy = "choose another device: hearth cannot cache itself";
-                let problem = format!("it is the volume \"{volume}\" itself, exported by hearth ({how})");
+                let problem = format!("it is the volume \"{volume}\" itself, exported by hearth{}", way(path, &place, &how));
                 return Err(device(path, problem, remedy.into(), Kind::Conflict));
             }
         }
@@ -537,6 +535,13 @@ impl Manager {
             }
         })?;
         self.finish_destroy(&record, &volumes)
+    }
+
+    /// What is told of the file that was made for a pool and outlives it.
+    pub(super) fn file_left_by(&self, name: &str) -> Option<String> {
+        let record = self.pool_record(name).ok().filter(|record| record.file_made)?;
+        let size = human::bytes(record.size_bytes?);
+        Some(format!("{} stays, {size}: delete it if it is not needed", record.ssd))
     }
 
     /// Which devices of a pool do not answer.
@@ -612,6 +617,11 @@ impl Silent<'_> {
     fn keeps(&self, name: &str) -> bool {
         self.volumes.iter().any(|(volume, error)| volume.name == name && is_silence(error))
     }
+}
+
+/// How a device shares bytes with another, behind what it is; nothing if both have one path.
+fn way(path: &str, other: &str, how: &str) -> String {
+    if path == other { String::new() } else { format!(" ({how})") }
 }
 
 pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {

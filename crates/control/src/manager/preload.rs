@@ -113,13 +113,17 @@ impl Manager {
         check_rate(warm.rate_bytes_s)?;
         let claim = self.claim(&[(Named::Volume, name)], "a warm-up")?;
         let record = self.warmable_volume(name)?;
-        let end_bytes = warm.end_bytes.unwrap_or(record.size_bytes).min(record.size_bytes);
-        if warm.start_bytes >= end_bytes {
-            let size = human::bytes(record.size_bytes);
+        let end_bytes = warm.end_bytes.unwrap_or(record.size_bytes);
+        let outside = match end_bytes > record.size_bytes {
+            _ if warm.start_bytes >= end_bytes.min(record.size_bytes) => Some("lies outside the volume"),
+            true => Some("ends beyond the volume"),
+            false => None,
+        };
+        if let Some(outside) = outside {
             return Err(ControlError::BadOption {
                 option: "--range",
-                problem: format!("lies outside the volume, which has {size}"),
-                remedy: "write A-B with A below B and below the volume's size".into(),
+                problem: format!("{outside}, which has {}", human::bytes(record.size_bytes)),
+                remedy: "write A-B with A below B and B at most the volume's size, or A- up to its end".into(),
             });
         }
         self.warm_from(record, warm.start_bytes..end_bytes, warm.start_bytes, warm.rate_bytes_s, claim)

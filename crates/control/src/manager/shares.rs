@@ -56,7 +56,7 @@ impl Manager {
             let problem = format!("the {kind} \"{name}\" has no block device that could be shared");
             let remedy = match self.is_disk(name) {
                 true => format!("give it one with `hearth disk set {name}`: name --export block, and all that it is to keep"),
-                false => "remove it and add it again with --export block: its data is on the backing device".to_owned(),
+                false => format!("give it one with `hearth volume set {name}`: name --export block, and all that it is to keep"),
             };
             return Err(ControlError::BadCombination(problem, remedy));
         };

@@ -73,7 +73,7 @@ impl Manager {
     pub(super) fn start_alone(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let name = &volume.name;
         let pool = self.running_pool(&volume.pool);
-        if matches!(pool, Err(ControlError::Claimed { .. } | ControlError::Unknown { .. })) {
+        if matches!(pool, Err(ControlError::Claimed { .. } | ControlError::AtWork { .. } | ControlError::Unknown { .. })) {
             return pool.map(drop);
         }
         if self.volume_attached(name) {

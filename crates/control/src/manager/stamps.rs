@@ -5,6 +5,7 @@
 //! Noted is what was seen last, not the most that was ever seen: a client may make a new file system, or set its clock.
 
 use super::Manager;
+use crate::recognise::difference;
 use crate::state::{BackingIdentity, Fact};
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ pub(super) fn rolled_back(noted: &[Fact], now: &BackingIdentity) -> Option<Strin
     noted.iter().filter(|was| !belongs_to(was)).find_map(|was| {
         let is = present(was)?;
         let (before, after): (u64, u64) = (was.value.parse().ok()?, is.value.parse().ok()?);
-        (after < before).then(|| format!("its {} was {before} and is now {after}", was.name))
+        (after < before).then(|| difference(&was.name, &was.value, &is.value))
     })
 }
 

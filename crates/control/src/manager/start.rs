@@ -433,7 +433,7 @@ impl Manager {
         }
         let found = |p: &LivePool| p.dirty_bytes.get(&volume.id).is_some_and(|bytes| *bytes > 0);
         if self.memory().pools.get(&volume.pool).is_some_and(found) {
-            return Err(refused(volume, &problem, &verdict::changed_remedy(&volume.name)));
+            return Err(refused(volume, &problem, &verdict::changed_remedy(volume)));
         }
         self.events().note(Severity::Warning, &volume.name, format!("{problem}: its cache is dropped"));
         self.data().end_kept(volume);

@@ -546,7 +546,8 @@ fn a_long_job_can_be_stopped_and_nothing_else_waits_for_it() {
     let manager = started(&world);
     let Ok(Answer::Job(job)) = manager.handle(remove(false)) else { panic!("a job") };
     let busy = manager.handle(Action::VolumeDestage { name: "v".into() }).expect_err("it is claimed");
-    assert!(matches!(busy, ControlError::Claimed { .. }), "{busy}");
+    assert!(matches!(busy, ControlError::AtWork { job: at_work, .. } if at_work == job.id), "{busy}");
+    assert!(busy.remedy().contains(&format!("`hearth job cancel {}`", job.id)), "{}", busy.remedy());
     assert!(manager.handle(Action::VolumeList).is_ok() && manager.handle(Action::StatsAll).is_ok());
     manager.handle(Action::JobCancel { id: job.id }).expect("it runs");
     assert_eq!(wait_for(&manager, job.id).state, JobState::Cancelled);

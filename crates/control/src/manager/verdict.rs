@@ -22,7 +22,7 @@ pub(super) enum Verdict {
 /// Judges the device found now for `volume`.
 pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
     let before = &volume.identity;
-    let (backing, name) = (&volume.backing, &volume.name);
+    let (backing, name, right_one) = (&volume.backing, &volume.name, right_one(volume));
     if let Some(problem) = too_large(now.size_bytes) {
         let remedy = format!(
             "shrink it to at most {}: the volume then starts by itself; data beyond that was never part of the volume",
@@ -38,7 +38,7 @@ pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
         let (was, is) = (human::bytes(before.size_bytes), human::bytes(now.size_bytes));
         let remedy = if volume.may_have_dirty {
             format!(
-                "reconnect the right device (the volume then starts by itself), or discard its dirty data with \
+                "{right_one} (the volume then starts by itself), or discard its dirty data with \
                  `hearth volume remove {name} --drop-dirty`"
             )
         } else {
@@ -55,7 +55,7 @@ pub(super) fn judge(volume: &VolumeRecord, now: &BackingIdentity) -> Verdict {
     } else {
         return Verdict::Same;
     };
-    if volume.may_have_dirty { Verdict::Refuse(change, changed_remedy(name)) } else { Verdict::DropClean(change) }
+    if volume.may_have_dirty { Verdict::Refuse(change, changed_remedy(volume)) } else { Verdict::DropClean(change) }
 }
 
 /// Why a device of that size cannot be a backing device, as the end of a sentence that begins with it; `None` if it can. Asked
@@ -65,22 +65,29 @@ pub(super) fn too_large(size_bytes: u64) -> Option<String> {
     (size_bytes > VOLUME_BYTES_MAX).then(|| format!("has {has}, more than the {most} that a volume can have"))
 }
 
+/// To bring back what the volume was made over.
+fn right_one(volume: &VolumeRecord) -> &'static str {
+    let is_file = volume.identity.fixed.iter().any(|fact| fact.name == "kind" && fact.value == "file");
+    if is_file { "put the right file back" } else { "reconnect the right device" }
+}
+
 /// What can be done about a volume whose backing device is not the one it was.
 pub(super) fn wrong_remedy(volume: &VolumeRecord) -> String {
-    let name = &volume.name;
+    let (name, right_one) = (&volume.name, right_one(volume));
     if volume.may_have_dirty {
-        return changed_remedy(name);
+        return changed_remedy(volume);
     }
     format!(
-        "reconnect the right device (the volume then starts by itself), or accept this one with \
+        "{right_one} (the volume then starts by itself), or accept this one with \
          `hearth volume set {name} --accept-backing`"
     )
 }
 
 /// What can be done about a write-back volume whose backing device changed.
-pub(super) fn changed_remedy(name: &str) -> String {
+pub(super) fn changed_remedy(volume: &VolumeRecord) -> String {
+    let (name, right_one) = (&volume.name, right_one(volume));
     format!(
-        "reconnect the right device (the volume then starts by itself), or write the dirty data over this one with \
+        "{right_one} (the volume then starts by itself), or write the dirty data over this one with \
          `hearth volume set {name} --accept-backing`, or discard the dirty data with `hearth volume remove {name} --drop-dirty`"
     )
 }
@@ -98,7 +105,7 @@ fn written_by_others(before: &BackingIdentity, now: &BackingIdentity) -> Option<
 fn first_difference(before: &[Fact], now: &[Fact]) -> Option<String> {
     before.iter().find_map(|was| {
         let is = now.iter().find(|is| is.name == was.name)?;
-        (is.value != was.value).then(|| format!("its {} was {} and is now {}", was.name, was.value, is.value))
+        (is.value != was.value).then(|| recognise::difference(&was.name, &was.value, &is.value))
     })
 }
 

@@ -98,7 +98,10 @@ impl Manager {
     fn view_of_volume(&self, record: VolumeRecord, live: LiveVolume, stats: &VolumeStats) -> VolumeView {
         let shrunk = live.backing_bytes.filter(|bytes| *bytes < record.size_bytes).map(|bytes| grow::other_size(&record, bytes));
         let nameless = live.nameless.clone().map(|t| (t.problem, t.remedy));
-        let (problem, remedy) = split(live.shown_trouble().map(|t| (t.problem, t.remedy)).or(shrunk).or(nameless));
+        let told = live.shown_trouble().map(|t| (t.problem, t.remedy));
+        // That it is shorter says why it refuses what lies beyond.
+        let told = if live.trouble.is_none() { shrunk.or(told) } else { told };
+        let (problem, remedy) = split(told.or(nameless));
         VolumeView {
             backing_size_bytes: live.backing_bytes,
             shares: self.shares_of(&record),

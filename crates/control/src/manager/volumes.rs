@@ -280,7 +280,10 @@ impl Manager {
                 return Ok(Answer::Done(Done::told(accepted + &told)));
             }
         }
-        let told = accepted + &changed(&before.options, &options);
+        let told = match accepted.strip_suffix("; ") {
+            Some(done) if options == before.options => done.to_owned(),
+            _ => accepted + &changed(&before.options, &options),
+        };
         if !self.volume_attached(name) {
             let news = self.note_changes(name, &before.options, &options);
             let told = if news { told + "; in effect when it runs again" } else { told };
@@ -377,7 +380,7 @@ pub(super) fn check_tls_names(options: &Options, exports: &[Export]) -> Result<(
     if options.tls_names.is_empty() || exports.iter().any(|export| matches!(export, Export::NbdTls(_))) {
         return Ok(());
     }
-    let remedy = "leave out --tls-names, or add the volume with --export nbd:IP:PORT --tls".to_string();
+    let remedy = "leave out --tls-names, or give --export nbd:IP:PORT --tls with it".to_string();
     Err(ControlError::BadCombination("--tls-names is for exports with TLS, and the volume has none".into(), remedy))
 }
 

@@ -150,3 +150,35 @@ fn a_change_says_what_changed_or_that_nothing_did() {
     let off = OptionsPatch { dirty_limit: Some(Limit::Off), ..OptionsPatch::default() };
     assert_eq!(set(off), "dirty limit off (was 1 GiB); in effect when it runs again");
 }
+
+/// That the options are what they were says nothing where something else was changed.
+#[test]
+fn new_exports_alone_are_a_change() {
+    let (_, manager) = with_volume("write-through");
+    let options = OptionsPatch { dirty_limit: Some(Limit::Off), ..OptionsPatch::default() };
+    let set = VolumeSet { options, exports: Some(vec![crate::words::Export::Nbd]), ..VolumeSet::default() };
+    let Ok(Answer::Done(done)) = manager.handle(Action::VolumeSet { name: "v".into(), set }) else { panic!("it is done") };
+    let told = done.told.expect("it says what it did");
+    assert!(told.contains("nbd") && !told.contains("unchanged") && !told.ends_with("; "), "{told}");
+}
+
+#[test]
+fn the_file_that_was_made_for_a_pool_is_told_when_the_pool_goes() {
+    let (_, manager) = with_volume("write-through");
+    let create = PoolCreate {
+        name: "q".into(),
+        ssd: "/new".into(),
+        size_bytes: Some(1 << 30),
+        ram_bytes: Some(0),
+        content: None,
+        force: false,
+        on_blank_ssd: None,
+    };
+    manager.handle(Action::PoolCreate(create)).expect("nothing is there yet");
+    let destroy = |name: &str| match manager.handle(Action::PoolDestroy { name: name.into(), force: true }) {
+        Ok(Answer::Done(done)) => done.told,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(destroy("q").as_deref(), Some("/new stays, 1 GiB: delete it if it is not needed"));
+    assert_eq!(destroy("p"), None, "a device, or a file of somebody else");
+}

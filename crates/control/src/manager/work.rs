@@ -103,7 +103,7 @@ impl Manager {
                     return Ok(());
                 }
                 Some(Err(_)) if cancelled => return Err(ControlError::Stopped),
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => return Err(self.with_reason(&volume.name, error)),
                 None => {}
             }
             if job.cancel_wanted() && !cancelled {
@@ -111,6 +111,18 @@ impl Manager {
                 cancelled = true;
             }
             std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Why dirty data does not go home, where a device of the volume has said it.
+    pub(super) fn with_reason(&self, name: &str, error: ControlError) -> ControlError {
+        let refused = self.data().figures().volumes.remove(name).and_then(|figures| figures.refused);
+        match (error, refused.filter(|refused| refused.asked != "read")) {
+            (ControlError::DataPath(..), Some(refused)) => {
+                let Trouble { problem, remedy } = super::known::refusal(&refused);
+                ControlError::DataPath(problem, remedy)
+            }
+            (error, _) => error,
         }
     }
 

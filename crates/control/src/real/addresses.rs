@@ -19,7 +19,7 @@ pub(super) fn check(address: SocketAddr) -> Result<(), ControlError> {
     }
     Err(ControlError::BadOption {
         option: "--export",
-        problem: format!("no network interface of this machine has the address {}", address.ip()),
+        problem: format!("names {}, an address that no network interface of this machine has", address.ip()),
         remedy: "give one of those that `ip address` shows".into(),
     })
 }

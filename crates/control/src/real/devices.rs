@@ -272,7 +272,11 @@ pub(super) fn erase_signatures(device: &dyn BlockingDevice) -> Result<(), Device
 
 /// Reads a spec.
 pub(super) fn parse(spec: &str) -> Result<DeviceSpec, ControlError> {
-    spec.parse().map_err(|e: SpecError| ControlError::BadOption { option: "the device", problem: e.to_string(), remedy: String::new() })
+    spec.parse().map_err(|error: SpecError| {
+        let sentence = error.to_string();
+        let (problem, remedy) = sentence.split_once(": ").unwrap_or((&sentence, "give a block device, a file, or model:SET:FILE"));
+        ControlError::BadCombination(problem.into(), remedy.into())
+    })
 }
 
 /// The model of a set.

@@ -421,12 +421,11 @@ fn remedy_for_certificates(problem: &str, directory: &Path) -> String {
     }
 }
 
+/// Most of its sentences say what to do.
 fn nbd_error(error: &dyn std::fmt::Display) -> ControlError {
-    ControlError::Export {
-        export: "nbd".into(),
-        problem: error.to_string(),
-        remedy: "choose another address or name, or remove the conflicting file".into(),
-    }
+    let sentence = error.to_string();
+    let (problem, remedy) = sentence.split_once("; ").unwrap_or((&sentence, "choose another address, or see the kernel's log (dmesg)"));
+    ControlError::Export { export: "nbd".into(), problem: problem.into(), remedy: remedy.into() }
 }
 
 pub(super) fn directory_error(directory: &Path, error: &std::io::Error) -> ControlError {

@@ -206,7 +206,7 @@ fn refused_by_backing(live: &LiveVolume) -> Option<Refused> {
     let trouble = device.trouble()?;
     let reason = match trouble.errno {
         Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
-        None => "it moves less than is asked for".into(),
+        None => "it moves less than is asked for, as a file does that was cut short".into(),
     };
     Some(Refused { asked: trouble.asked.word(), reason })
 }

@@ -7,10 +7,12 @@ use crate::error::ControlError;
 use crate::socket_path::SocketPath;
 use crate::state::VolumeRecord;
 use crate::words::{Export, OnRestart};
+use rustix::net::sockopt::socket_peercred;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use vhost_user::{ExportOptions, VhostUserExport};
+use vhost_user::{ExportOptions, VhostUserError, VhostUserExport};
 
 /// Directory of the sockets that have no place of their own, in the export directory.
 const SOCKETS: &str = "vhost-user";
@@ -55,10 +57,41 @@ impl Machine {
     }
 }
 
-fn error_at(path: &Path, error: &dyn std::fmt::Display) -> ControlError {
-    ControlError::Export {
-        export: format!("vhost-user at {}", path.display()),
-        problem: error.to_string(),
-        remedy: "choose another place with --export vhost-user:PATH, or remove what is in the way".into(),
+fn error_at(path: &Path, error: &VhostUserError) -> ControlError {
+    let (problem, remedy) = match error {
+        VhostUserError::InUse { .. } if is_served_here(path) => {
+            ("this daemon itself listens there".to_string(), "choose another path with --export vhost-user:PATH")
+        }
+        VhostUserError::InUse { .. } => ("another program listens there".to_string(), "stop it, or choose another path"),
+        VhostUserError::NotASocket { .. } => {
+            ("something is there that is no socket".to_string(), "remove it, or choose another path with --export vhost-user:PATH")
+        }
+        VhostUserError::System { .. } => (error.to_string(), "choose another path with --export vhost-user:PATH"),
+        VhostUserError::TimedOut { seconds, .. } => {
+            (format!("requests of the guest did not end within {seconds} s"), "check the volume's devices, then try again")
+        }
+    };
+    ControlError::Export { export: format!("vhost-user at {}", path.display()), problem, remedy: remedy.into() }
+}
+
+/// Whether this process is the one that listens on a socket.
+fn is_served_here(path: &Path) -> bool {
+    let peer = UnixStream::connect(path).ok().and_then(|stream| socket_peercred(&stream).ok());
+    peer.is_some_and(|peer| peer.pid == rustix::process::getpid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_our_own_is_not_another_programs() {
+        let place = tempfile::tempdir().expect("room");
+        let path = place.path().join("h");
+        let taken = VhostUserError::InUse { path: path.clone() };
+        let told = |error: &VhostUserError| error_at(&path, error).refusal().to_string();
+        assert!(told(&taken).contains("another program listens there; stop it"));
+        let _listener = std::os::unix::net::UnixListener::bind(&path).expect("room");
+        assert!(told(&taken).contains("this daemon itself listens there; choose another path"), "{}", told(&taken));
     }
 }

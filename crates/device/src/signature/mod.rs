@@ -41,7 +41,7 @@ pub struct OwnMark {
     pub magic: &'static [u8],
 }
 
-/// All marks on the device, in the order of the table, each kind once; empty for a device that may be taken.
+/// All marks on the device, in the order of the table, ours in each copy; empty for a device that may be taken.
 pub fn find(device: &dyn BlockingDevice, own: &[OwnMark]) -> Result<Vec<Signature>, DeviceError> {
     let mut found = Vec::new();
     let view = View::new(device)?;
@@ -70,7 +70,13 @@ pub fn erase(device: &dyn BlockingDevice, signatures: &[Signature]) -> Result<()
 
 /// One sentence on what a device holds, or `None` if it holds nothing known.
 pub fn describe(signatures: &[Signature]) -> Option<String> {
-    let names: Vec<String> = signatures.iter().map(Signature::to_string).collect();
+    let mut names: Vec<String> = Vec::new();
+    for name in signatures.iter().map(Signature::to_string) {
+        // A mark may stand in more than one copy.
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     match names.as_slice() {
         [] => None,
         [one] => Some(one.clone()),

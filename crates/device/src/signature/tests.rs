@@ -77,6 +77,9 @@ fn our_own_mark_is_told_by_its_caller() {
     let found = find(&device, &[own]).expect("memory can be read");
     assert_eq!(describe(&found).as_deref(), Some("a hearth pool"));
     assert_eq!(find(&device, &[]).expect("memory can be read"), []);
+    // Two copies are told once, and both are there to be erased.
+    let twice = find(&device, &[own, own]).expect("memory can be read");
+    assert_eq!((twice.len(), describe(&twice).as_deref()), (2, Some("a hearth pool")));
 }
 
 #[test]

@@ -41,16 +41,12 @@ impl Config {
         let own = rustix::process::geteuid().is_root();
         let Some(path) = choose(flag).filter(|path| own || path != Path::new(SYSTEM_FILE)) else { return Ok(Config::default()) };
         let (values, problems) = read_file(&path)?;
-        let Some(first) = problems.first() else { return Ok(Config { path: Some(path), values }) };
-        let more = match problems.len() {
-            1 => String::new(),
-            n => format!(" ({} more: see `hearth config check {}`)", n - 1, path.display()),
-        };
-        Err(Failure::usage(format!("{}, line {}: {}", path.display(), first.line, first.problem), &format!("{}{more}", first.remedy)))
+        first_problem(&path, &problems)?;
+        Ok(Config { path: Some(path), values })
     }
 
     /// As [`Config::load`], for commands that only want to know where the daemon is: a file that cannot be read or has problems counts for what is
-    /// good in it.
+    /// good in it. One that a command line names was checked ([`check_given`]).
     pub fn load_for_clients(flag: Option<&Path>) -> Config {
         let values = choose(flag).and_then(|path| read::text_of(&path).ok()).map(|text| read::parse(&text).0);
         Config { path: None, values: values.unwrap_or_default() }
@@ -60,6 +56,24 @@ impl Config {
     pub fn get(&self, name: &str) -> Option<&value::Value> {
         self.values.get(name).map(|written| &written.value)
     }
+}
+
+/// Refuses a file that a command line names and that cannot be used, also where nothing of it is needed.
+///
+/// # Errors
+/// Usage, with the first problem and its line.
+pub fn check_given(path: &Path) -> Result<(), Failure> {
+    let text = read::text_of(path).map_err(|(problem, remedy)| Failure::usage(format!("{} {problem}", path.display()), &remedy))?;
+    first_problem(path, &read::parse(&text).1)
+}
+
+fn first_problem(path: &Path, problems: &[Problem]) -> Result<(), Failure> {
+    let Some(first) = problems.first() else { return Ok(()) };
+    let more = match problems.len() {
+        1 => String::new(),
+        n => format!(" ({} more: see `hearth config check {}`)", n - 1, path.display()),
+    };
+    Err(Failure::usage(format!("{}, line {}: {}", path.display(), first.line, first.problem), &format!("{}{more}", first.remedy)))
 }
 
 /// Which file counts: the flag's, the environment's, the system's if it is there.

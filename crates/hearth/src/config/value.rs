@@ -4,7 +4,6 @@ use super::keys::Form;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use toml::de::DeValue;
-use tracing_subscriber::EnvFilter;
 
 /// A checked value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -150,7 +149,7 @@ fn is_host_name(text: &str) -> bool {
 }
 
 fn filter(text: &str) -> Result<Value, Wrong> {
-    match EnvFilter::try_new(text) {
+    match crate::logs::filter_of(text) {
         Ok(_) => Ok(Value::Text(text.into())),
         Err(error) => Err((format!("is not a filter ({error})"), "write for instance \"info\" or \"info,control=debug\"".into())),
     }
