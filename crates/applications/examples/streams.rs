@@ -7,7 +7,7 @@
 //! filter. For other traces (`.csv`, `.vscsi`, `.lis`, `.trace`): what share of them is called a
 //! scan or a log.
 
-#[path = "../tests/recorded_loads/mod.rs"]
+#[path = "../tests/all/recorded_loads/mod.rs"]
 mod recorded_loads;
 
 use recorded_loads::{Judged, Known, Load, plain, size_mib};

@@ -1,6 +1,7 @@
 //! Promise: the tests of recovery can fail. Each planted mistake is caught within a stated number of seeds.
 #![cfg(feature = "mutants")]
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use engine::{mutants, superblock};

@@ -1,6 +1,7 @@
 //! File descriptors run out: accepting rests and goes on when there are some, and who has not proved itself makes room. A file of its
 //! own, since the limit is the process's.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::client::Client;

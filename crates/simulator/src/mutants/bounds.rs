@@ -25,9 +25,9 @@ const RARE: [(u32, u64); 4] = [(4, 20_000), (11, 8000), (17, 8000), (47, 20_000)
 /// * 66 was found here as a true mistake of the engine. The index' own tests kill it.
 /// * 90 was found so too, twice in some 6000 runs of volumes that grow:
 ///   `crates/format/tests/structures.rs`.
-/// * 91, once in as many runs of a lost SSD: `crates/engine/tests/failed_log.rs`.
+/// * 91, once in as many runs of a lost SSD: `crates/engine/tests/all/failed_log.rs`.
 /// * 92, once in as many runs in which dirty blocks outgrow the log, since destage must wait exactly as
-///   long as a block rests that could not be read: `crates/engine/tests/bad_cached_copy.rs`.
+///   long as a block rests that could not be read: `crates/engine/tests/all/bad_cached_copy.rs`.
 /// * 94 was met by none of 2000 runs: the power must go between the end of a long discard and the next flush
 ///   of its device. `crates/engine/src/shard/volume.rs`.
 ///

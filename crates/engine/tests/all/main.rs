@@ -1,0 +1,16 @@
+//! The integration tests of `engine`, in one binary: linked once, and their waits run beside each other.
+
+mod bad_cached_copy;
+mod checkpoint;
+mod crash_recovery;
+mod damage;
+mod explain;
+mod failed_log;
+mod golden;
+mod idle;
+mod packed_recovery;
+mod policies;
+mod shard;
+mod superblock;
+mod support;
+mod write_cache;
