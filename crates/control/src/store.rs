@@ -260,16 +260,16 @@ mod tests {
         };
         let others = small.0.path().join("others");
         let fill = || assert!(std::fs::write(&others, vec![1; 1 << 20]).is_err(), "it is full now");
-        let state = |name| State { pools: vec![samples::pool(name)], ..State::default() };
+        let [p, q, r, s] = ["p", "q", "r", "s"].map(|name| State { pools: vec![samples::pool(name)], ..State::default() });
         let mut store = FileStore::open(small.0.path()).expect("it can be made");
-        store.save(&state("p")).expect("there is room");
+        store.save(&p).expect("there is room");
         fill();
-        store.save(&state("q")).expect("from what was kept");
-        assert_eq!(store.load().expect("it is there").state, state("q"));
+        store.save(&q).expect("from what was kept");
+        assert_eq!(store.load().expect("it is there").state, q);
         std::fs::remove_file(&others).expect("others make room");
-        store.save(&state("r")).expect("there is room");
+        store.save(&r).expect("there is room");
         fill();
-        store.save(&state("s")).expect("it was kept again");
+        store.save(&s).expect("it was kept again");
     }
 
     #[test]

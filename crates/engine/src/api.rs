@@ -6,7 +6,6 @@
 //! backing device: with or without); every [`Request`] put in is answered by exactly one [`Action::Reply`].
 
 use crate::treatment::PolicyMap;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -337,6 +336,53 @@ pub enum Action {
     Event(Event),
 }
 
+/// Why a [`Command`] did not do what it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CommandFailure {
+    /// The shard knows no volume in that place.
+    #[error("no such volume")]
+    NoVolume,
+    /// The volume went away meanwhile.
+    #[error("the volume went away")]
+    VolumeGone,
+    /// By [`Command::Cancel`].
+    #[error("cancelled")]
+    Cancelled,
+    /// One check at a time.
+    #[error("another check is under way")]
+    AnotherCheck,
+    /// The log cannot be written or read any more.
+    #[error("the SSD failed")]
+    SsdFailed,
+    /// The pool comes to rest: the next start goes on.
+    #[error("the pool is being stopped; the change continues at the next start")]
+    StoppedInChange,
+    /// The pool comes to rest.
+    #[error("the pool is being stopped; blocks not yet destaged stay dirty")]
+    StoppedInDestage,
+    /// The pool comes to rest.
+    #[error("the pool is being stopped")]
+    Stopped,
+    /// The backing device failed a flush.
+    #[error("the backing device failed; dirty data stays on the SSD")]
+    BackingFailed,
+    /// The same, of a device that was to be let go.
+    #[error("the backing device failed a flush: unflushed writes may be lost")]
+    FlushFailed,
+    /// The volume is held.
+    #[error("the backing device is not available")]
+    BackingAbsent,
+    /// A destage write failed.
+    #[error("the backing device refused a write; the blocks that it refused stay dirty")]
+    WriteRefused,
+    /// So many dirty blocks cannot be read from the SSD.
+    #[error("{0} dirty blocks cannot be read from the SSD: they return EIO until clients overwrite them")]
+    Unreadable(u64),
+    /// The host gave the shards up.
+    #[error("the pool was stopped because its SSD does not answer")]
+    Abandoned,
+}
+
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -374,7 +420,7 @@ pub enum Event {
     /// A destage write failed; the block stays dirty and is retried.
     DestageFailed(VolumeIndex, u64),
     /// A [`Command`] that takes time is done. The token is the command's.
-    CommandDone(u64, Result<(), String>),
+    CommandDone(u64, Result<(), CommandFailure>),
 }
 
 /// How a volume is to be treated; may change while I/O runs.

@@ -7,7 +7,7 @@
 
 use crate::commands::{self, ForFront};
 use crate::slab::Slab;
-use engine::api::{Action, Command, Completion, Event, Io, Op, Reply, Request};
+use engine::api::{Action, Command, CommandFailure, Completion, Event, Io, Op, Reply, Request};
 use engine::front::{Front, FrontAction};
 use engine::packer::ContentOptions;
 use engine::shard::{Shard, ShardConfig};
@@ -43,7 +43,7 @@ pub trait Host: Feeder {
     /// A shard has answered a request, under the id that it was given.
     fn answered(&mut self, shard: ShardIndex, reply: &Reply);
     /// A shard has answered a command.
-    fn done(&mut self, token: u64, result: Result<(), String>);
+    fn done(&mut self, token: u64, result: Result<(), CommandFailure>);
     /// Something happened in a shard. Never [`Event::CommandDone`].
     fn event(&mut self, shard: ShardIndex, event: Event);
     /// A shard has no more to say for now.

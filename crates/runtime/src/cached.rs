@@ -5,7 +5,7 @@ use crate::content;
 use crate::device_io::{DeviceIo, Finished, Owner};
 use crate::message::{Directory, Message};
 use crate::ring::Ring;
-use engine::api::{Command, Completion, Event, Io, Reply, Request, Target};
+use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request, Target};
 use engine::shard::Shard;
 use pool::{Feeder, Host, Origin, Part};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Host for Draining<'_, '_> {
 
     fn answered(&mut self, _shard: ShardIndex, _reply: &Reply) {}
 
-    fn done(&mut self, token: u64, result: Result<(), String>) {
+    fn done(&mut self, token: u64, result: Result<(), CommandFailure>) {
         self.ways.commands.done(token, result);
     }
 

@@ -1,7 +1,7 @@
 //! Commands to all shards of a pool, joined into one answer.
 
 use crate::message::{Directory, Message};
-use engine::api::Command;
+use engine::api::{Command, CommandFailure};
 use pool::Answers;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Commands {
     }
 
     /// The shards are gone: commands under way and to come end with this reason.
-    pub(crate) fn close(&self, reason: &'static str) {
+    pub(crate) fn close(&self, reason: CommandFailure) {
         self.answers().close(reason);
         self.changed.notify_all();
     }
@@ -35,13 +35,13 @@ impl Commands {
     }
 
     /// One shard has answered. An answer that nobody awaits is dropped.
-    pub(crate) fn done(&self, token: u64, result: Result<(), String>) {
+    pub(crate) fn done(&self, token: u64, result: Result<(), CommandFailure>) {
         if self.answers().done(token, result) {
             self.changed.notify_all();
         }
     }
 
-    fn wait(&self, token: u64, patience: Duration) -> Option<Result<(), String>> {
+    fn wait(&self, token: u64, patience: Duration) -> Option<Result<(), CommandFailure>> {
         let deadline = Instant::now() + patience;
         let mut answers = self.answers();
         loop {
@@ -68,7 +68,7 @@ pub struct CommandTicket {
 impl CommandTicket {
     /// Waits until every shard has answered: the first error, if any shard had one. `None` if `patience` was over before; then it may
     /// be waited for again. After an answer was given, further calls give `Ok`.
-    pub fn wait(&self, patience: Duration) -> Option<Result<(), String>> {
+    pub fn wait(&self, patience: Duration) -> Option<Result<(), CommandFailure>> {
         self.commands.wait(self.token, patience)
     }
 

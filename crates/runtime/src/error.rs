@@ -1,5 +1,6 @@
 //! What can go wrong for those who manage the runtime.
 
+use engine::api::CommandFailure;
 use std::io;
 use thiserror::Error;
 
@@ -47,12 +48,18 @@ pub enum RuntimeError {
         size_bytes: u64,
     },
     /// A shard refused or failed a command.
-    #[error("{what}: {reason}")]
+    #[error("{what}: {source}")]
     Command {
         /// What was asked.
         what: &'static str,
-        /// The shard's words.
-        reason: String,
+        /// Why.
+        source: CommandFailure,
+    },
+    /// A backing device that came back is smaller than its volume, or has other blocks.
+    #[error("attach the backing device again: {device} has changed its size")]
+    Resized {
+        /// The device's name.
+        device: String,
     },
     /// The caller asked to stop waiting.
     #[error("{what} was cancelled")]

@@ -7,7 +7,7 @@ use crate::error::RuntimeError;
 use crate::message::Message;
 use crate::runtime::{ANSWER_PATIENCE, Runtime};
 use crate::volume::{REQUEST_BYTES_MAX, Route, VolumeRef, VolumeShared};
-use engine::api::{Command, VolumeOptions};
+use engine::api::{Command, CommandFailure, VolumeOptions};
 use engine::front::JOINED_BLOCKS_MAX;
 use engine::shard::{PAGES_MIN, Shard};
 use engine::stats::{ShardStats, VolumeStats};
@@ -165,7 +165,7 @@ impl Runtime {
     /// has it, stays. The device must be the one of before, come back.
     ///
     /// # Errors
-    /// [`RuntimeError::Command`] if it is smaller than the volume or has other blocks, [`RuntimeError::Timeout`].
+    /// [`RuntimeError::Resized`] if it is smaller than the volume or has other blocks, [`RuntimeError::Timeout`].
     ///
     /// # Panics
     /// If the volume has no cache.
@@ -180,8 +180,7 @@ impl Runtime {
         let Route::Cached { index, .. } = volume.0.route else { panic!("a bare volume has no shards") };
         let (geometry, size_bytes) = (backing.geometry(), volume.size_bytes());
         if geometry.size_bytes < size_bytes || geometry.logical_block_bytes != volume.0.logical_block_bytes {
-            let reason = format!("{} has changed its size", backing.name());
-            return Err(RuntimeError::Command { what: "attach the backing device again", reason });
+            return Err(RuntimeError::Resized { device: backing.name().to_string() });
         }
         self.set_backing(pool, index, Some(backing.0.number))?;
         self.tell_shards(pool, Command::Attach { volume: index, id, size_bytes, options })
@@ -263,7 +262,7 @@ impl Runtime {
         let deadline = Instant::now() + patience;
         loop {
             if let Some(result) = ticket.wait(CANCEL_LOOK.min(patience)) {
-                return result.map_err(|reason| RuntimeError::Command { what, reason });
+                return result.map_err(|source| RuntimeError::Command { what, source });
             }
             let is_cancelled = cancelled.load(Ordering::Relaxed);
             if is_cancelled || Instant::now() >= deadline {
@@ -346,7 +345,7 @@ impl Runtime {
         let ticket = self.command(pool, Command::Quiesce { token: 0 })?;
         // There is no way back from it, so it is not cancelled when it takes too long.
         let quiet = match ticket.wait(patience) {
-            Some(result) => result.map_err(|reason| RuntimeError::Command { what: "stop pool", reason }),
+            Some(result) => result.map_err(|source| RuntimeError::Command { what: "stop pool", source }),
             None => Err(RuntimeError::Timeout { what: "stop pool", waited_ms: patience.as_millis() as u64 }),
         };
         let number = pool.0.number;
@@ -366,7 +365,7 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Timeout`].
     pub fn abandon_pool(&self, pool: &PoolRef) -> Result<(), RuntimeError> {
-        pool.0.commands.close("the pool was stopped because its SSD does not answer");
+        pool.0.commands.close(CommandFailure::Abandoned);
         let number = pool.0.number;
         self.ask_all("abandon pool", ANSWER_PATIENCE, |_, done| Message::RemovePool { pool: number, done }).map(drop)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use engine::api::{Command, Completion, Event, Io, Reply, Request};
+use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request};
 use engine::front::JOINED_BLOCKS_MAX;
 use engine::packer::ContentOptions;
 use engine::shard::{PAGES_MIN, RecoveredBlock, Shard};
@@ -231,7 +231,7 @@ impl Host for Outside {
         self.trails.answered(shard.0, reply);
     }
 
-    fn done(&mut self, token: u64, result: Result<(), String>) {
+    fn done(&mut self, token: u64, result: Result<(), CommandFailure>) {
         if self.answers.done(token, result) {
             self.ended_checks |= self.checks.remove(&token);
             let result = self.answers.take(token).expect("the last shard has answered");

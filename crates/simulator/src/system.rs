@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use engine::api::{Command, Completion, Event, Io, Reply, Request};
+use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request};
 use page::PagePool;
 use pool::Origin;
 use types::{Mode, ShardIndex, VolumeId};
@@ -41,7 +41,7 @@ pub enum Output {
     /// Something happened (never `Event::CommandDone`).
     Event(u16, Event),
     /// A command is done in all shards.
-    Done(u64, Result<(), String>),
+    Done(u64, Result<(), CommandFailure>),
 }
 
 /// Numbers a system shows to the harness, for coverage and for checks of limits.

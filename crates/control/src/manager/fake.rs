@@ -183,7 +183,9 @@ impl DataPath for World {
         let mut inside = self.inside();
         inside.step(&pool.ssd)?;
         if let Some(device) = inside.devices.get_mut(&pool.ssd).filter(|d| d.pool == Some(pool.uuid)) {
-            device.pool = None;
+            // A file is emptied.
+            (device.pool, device.records, device.version) = (None, None, 0);
+            device.log.clear();
         }
         Ok(())
     }

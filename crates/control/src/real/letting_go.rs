@@ -9,7 +9,7 @@ use crate::device_facts;
 use crate::error::{ControlError, Kind};
 use crate::state::{Fact, VolumeRecord};
 use device::{DeviceKind, OpenDevice, Strayed, identity};
-use engine::api::{Command, VolumeOptions};
+use engine::api::{Command, CommandFailure, VolumeOptions};
 use engine::shard::Proof;
 use runtime::RuntimeError;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Machine {
             .map_err(|e| failed(&e, "check the backing device, then try again"))?;
         if let Some((pool, place)) = &live.cached {
             // Whatever its device did wrong, the volume is let go all the same.
-            told = self.let_go(pool, *place, record.id)?.err();
+            told = self.let_go(pool, *place, record.id)?.err().map(|failure| failure.to_string());
             self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
         }
         self.keep_what_did_not_go(record, &live);
@@ -73,7 +73,7 @@ impl Machine {
     }
 
     /// The shards let the device go. An error inside: it failed a flush, so what it had acknowledged may be lost.
-    fn let_go(&self, pool: &LivePool, place: VolumeIndex, id: u32) -> Result<Result<(), String>, ControlError> {
+    fn let_go(&self, pool: &LivePool, place: VolumeIndex, id: u32) -> Result<Result<(), CommandFailure>, ControlError> {
         let (what, never) = ("let the backing device go", AtomicBool::new(false));
         let told = match self.runtime.run_command(
             &pool.handle,
@@ -83,7 +83,7 @@ impl Machine {
             &never,
         ) {
             Ok(()) => Ok(()),
-            Err(RuntimeError::Command { reason, .. }) => Err(reason),
+            Err(RuntimeError::Command { source, .. }) => Err(source),
             Err(error) => return Err(failed(&error, "check the backing device, then try again")),
         };
         let samples = self.samples_of(pool, place);

@@ -2,12 +2,12 @@
 
 use super::Shard;
 use super::volume::Volume;
-use crate::api::{Command, Event, RequestError, VolumeOptions};
+use crate::api::{Command, CommandFailure, Event, RequestError, VolumeOptions};
 use crate::key::Key;
 use crate::log::Urgency;
 use crate::mutants;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::ops::Range;
@@ -53,14 +53,10 @@ pub struct Commands {
     jobs: Vec<Job>,
 }
 
-fn cannot_be_read(blocks: u64) -> String {
-    alloc::format!("{blocks} dirty blocks cannot be read from the SSD: they return EIO until clients overwrite them")
-}
-
 /// How a job stands.
 enum Standing {
     Goes(Job),
-    Ended(Option<u64>, Result<(), String>),
+    Ended(Option<u64>, Result<(), CommandFailure>),
 }
 
 impl Shard {
@@ -77,7 +73,7 @@ impl Shard {
                     self.destage_all(volume, true);
                     self.commands.jobs.push(Job::Destage { token, volume, errors, stage: DestageStage::Before(next_run) });
                 }
-                None => self.command_done(token, Err("no such volume".to_string())),
+                None => self.command_done(token, Err(CommandFailure::NoVolume)),
             },
             Command::Check { token, segment } => {
                 if let Err(reason) = self.begin_scrub(token, segment) {
@@ -126,7 +122,7 @@ impl Shard {
             }
             Command::Quiesce { token } => {
                 self.quiescing = true;
-                self.scrub.stop("the pool is being stopped");
+                self.scrub.stop(CommandFailure::Stopped);
                 self.fail_throttled_of(None);
                 self.flush_everything();
                 self.commands.jobs.push(Job::Quiesce { token });
@@ -170,7 +166,7 @@ impl Shard {
 
     fn set_options(&mut self, token: u64, index: VolumeIndex, options: VolumeOptions) {
         let Some(volume) = &mut self.volumes[usize::from(index.0)] else {
-            return self.command_done(token, Err("no such volume".to_string()));
+            return self.command_done(token, Err(CommandFailure::NoVolume));
         };
         let before = core::mem::replace(&mut volume.options, options);
         self.wake_lost();
@@ -189,18 +185,18 @@ impl Shard {
             match job {
                 Job::LeaveWriteBack { token: other, volume, before } if other == token => {
                     self.volume_of(Key::new(volume, 0)).options = before;
-                    self.command_done(token, Err("cancelled".to_string()));
+                    self.command_done(token, Err(CommandFailure::Cancelled));
                 }
                 Job::Destage { token: other, volume, .. } if other == token => {
                     self.destage_all(volume, false);
-                    self.command_done(token, Err("cancelled".to_string()));
+                    self.command_done(token, Err(CommandFailure::Cancelled));
                 }
                 job => self.commands.jobs.push(job),
             }
         }
     }
 
-    fn command_done(&mut self, token: u64, result: Result<(), String>) {
+    fn command_done(&mut self, token: u64, result: Result<(), CommandFailure>) {
         self.out.event(Event::CommandDone(token, result));
     }
 
@@ -265,12 +261,12 @@ impl Shard {
     }
 
     fn check_leaving(&mut self, token: u64, index: VolumeIndex, before: VolumeOptions) -> Standing {
-        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err("the volume went away".to_string())) };
+        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err(CommandFailure::VolumeGone)) };
         if self.quiescing {
-            return Standing::Ended(Some(token), Err("the pool is being stopped; the change continues at the next start".to_string()));
+            return Standing::Ended(Some(token), Err(CommandFailure::StoppedInChange));
         }
         if volume.backing.failed {
-            return Standing::Ended(Some(token), Err("the backing device failed; dirty data stays on the SSD".to_string()));
+            return Standing::Ended(Some(token), Err(CommandFailure::BackingFailed));
         }
         // Writes that took the way into the log before the change may still be appending.
         let logging = self.ops.iter().any(|op| op.request.volume == index && op.blocks > 0 && op.is_log_write());
@@ -282,14 +278,14 @@ impl Shard {
                 false => Standing::Goes(Job::LeaveWriteBack { token, volume: index, before }),
             }
         } else if unreadable > 0 && dirty == unreadable && !busy && !logging {
-            Standing::Ended(Some(token), Err(cannot_be_read(unreadable)))
+            Standing::Ended(Some(token), Err(CommandFailure::Unreadable(unreadable)))
         } else {
             Standing::Goes(Job::LeaveWriteBack { token, volume: index, before })
         }
     }
 
     fn check_destage(&mut self, token: u64, index: VolumeIndex, errors: u64, mut stage: DestageStage) -> Standing {
-        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err("the volume went away".to_string())) };
+        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err(CommandFailure::VolumeGone)) };
         let clean = self.dirty.blocks_of(index) == 0 && !self.destage_is_busy(index);
         let (passes, next_run) = self.destage_passes(index);
         match stage {
@@ -299,16 +295,14 @@ impl Shard {
         }
         let swept = matches!(stage, DestageStage::Runs(run) if self.destage_ended_before(index, run));
         let result = match () {
-            () if (swept || clean) && self.unreadable_blocks(index) > 0 => Err(cannot_be_read(self.unreadable_blocks(index))),
+            () if (swept || clean) && self.unreadable_blocks(index) > 0 => Err(CommandFailure::Unreadable(self.unreadable_blocks(index))),
             () if clean => Ok(()),
             // Runs that ended badly were swept over too.
             () if swept && volume.stats.destage_errors == errors && !volume.backing.failed => Ok(()),
-            () if volume.backing.failed => Err("the backing device failed; dirty data stays on the SSD".to_string()),
-            () if volume.held => Err("the backing device is not available".to_string()),
-            () if volume.stats.destage_errors > errors => {
-                Err("the backing device refused a write; the blocks that it refused stay dirty".to_string())
-            }
-            () if self.quiescing => Err("the pool is being stopped; blocks not yet destaged stay dirty".to_string()),
+            () if volume.backing.failed => Err(CommandFailure::BackingFailed),
+            () if volume.held => Err(CommandFailure::BackingAbsent),
+            () if volume.stats.destage_errors > errors => Err(CommandFailure::WriteRefused),
+            () if self.quiescing => Err(CommandFailure::StoppedInDestage),
             () => return Standing::Goes(Job::Destage { token, volume: index, errors, stage }),
         };
         self.destage_all(index, false);
@@ -375,13 +369,12 @@ impl Shard {
         (held.held, held.cached_blocks) = (true, before.cached_blocks);
         held.depends_like(&before);
         self.volumes[usize::from(index.0)] = Some(held);
-        let failed = || "the backing device failed a flush: unflushed writes may be lost".to_string();
-        Standing::Ended(Some(token), if before.backing.failed { Err(failed()) } else { Ok(()) })
+        Standing::Ended(Some(token), if before.backing.failed { Err(CommandFailure::FlushFailed) } else { Ok(()) })
     }
 
     fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut cursor: u64, mut group: u64) -> Standing {
         if self.log.is_failed() {
-            return Standing::Ended(token, Err("the SSD failed".to_string()));
+            return Standing::Ended(token, Err(CommandFailure::SsdFailed));
         }
         if self.volume(index).is_none() {
             return Standing::Ended(token, Ok(()));
@@ -406,7 +399,7 @@ impl Shard {
 
     fn check_void_past(&mut self, token: u64, index: VolumeIndex, mut past: VecDeque<Range<u64>>, mut group: u64) -> Standing {
         if self.log.is_failed() {
-            return Standing::Ended(Some(token), Err("the SSD failed".to_string()));
+            return Standing::Ended(Some(token), Err(CommandFailure::SsdFailed));
         }
         let done = self.volume(index).is_none() || self.void_past(index, &mut past, &mut group);
         if !done || group > self.log.durable() {

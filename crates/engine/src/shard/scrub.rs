@@ -10,13 +10,12 @@
 use super::fetch::{Unfetched, Wanted};
 use super::proof::Proof;
 use super::{Context, Shard};
-use crate::api::{IoError, IoKind, Target};
+use crate::api::{CommandFailure, IoError, IoKind, Target};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
 use crate::outbox::Span;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use page::PageMutVec;
 use types::{BLOCK_BYTES, VolumeIndex};
@@ -76,7 +75,7 @@ pub struct Scrub {
     in_flight: u32,
     begun_ns: u64,
     rest_until_ns: u64,
-    stopped: Option<&'static str>,
+    stopped: Option<CommandFailure>,
     found: Scrubbed,
 }
 
@@ -98,7 +97,7 @@ impl Scrub {
     }
 
     /// Nothing more is begun; what is on its way ends.
-    pub fn stop(&mut self, why: &'static str) {
+    pub fn stop(&mut self, why: CommandFailure) {
         self.stopped = self.stopped.or(Some(why));
         self.pages.clear();
         self.packed.clear();
@@ -107,7 +106,7 @@ impl Scrub {
     /// The same, if it is that command's.
     pub fn cancel(&mut self, token: u64) {
         if self.token == Some(token) {
-            self.stop("cancelled");
+            self.stop(CommandFailure::Cancelled);
         }
     }
 }
@@ -119,15 +118,15 @@ impl Shard {
     }
 
     /// Begins with the physical segment. The answer may come at once.
-    pub(super) fn begin_scrub(&mut self, token: u64, physical: u32) -> Result<(), String> {
+    pub(super) fn begin_scrub(&mut self, token: u64, physical: u32) -> Result<(), CommandFailure> {
         if self.quiescing {
-            return Err("the pool is being stopped".to_string());
+            return Err(CommandFailure::Stopped);
         }
         if self.scrub.token.is_some() {
-            return Err("another check is under way".to_string());
+            return Err(CommandFailure::AnotherCheck);
         }
         if self.log.is_failed() {
-            return Err("the SSD failed".to_string());
+            return Err(CommandFailure::SsdFailed);
         }
         let rest_until_ns = self.scrub.rest_until_ns;
         self.scrub = Scrub { token: Some(token), rest_until_ns, ..Scrub::default() };
@@ -146,17 +145,17 @@ impl Shard {
     }
 
     /// Goes on as far as it can now. Gives the token when all is done, and whether it was stopped.
-    pub(super) fn scrub(&mut self) -> Option<(u64, Result<(), String>)> {
+    pub(super) fn scrub(&mut self) -> Option<(u64, Result<(), CommandFailure>)> {
         let token = self.scrub.token?;
         if self.scrub.in_flight > 0 {
             return None;
         }
         if self.scrub.pages.is_empty() && self.scrub.packed.is_empty() {
             self.scrub.token = None;
-            return Some((token, self.scrub.stopped.map_or(Ok(()), |why| Err(why.to_string()))));
+            return Some((token, self.scrub.stopped.map_or(Ok(()), Err)));
         }
         if self.log.is_failed() {
-            self.scrub.stop("the SSD failed");
+            self.scrub.stop(CommandFailure::SsdFailed);
             return self.scrub();
         }
         if self.now_ns < self.scrub.rest_until_ns {

@@ -38,7 +38,7 @@ struct Rig {
     backing: Vec<u8>,
     ssd_is: Ssd,
     now_ns: u64,
-    done: Vec<Result<(), String>>,
+    done: Vec<Result<(), engine::api::CommandFailure>>,
     /// Dirty blocks that were reported as unreadable.
     unreadable: Vec<u64>,
     /// I/O of this kind is not performed but kept.
@@ -268,7 +268,7 @@ fn the_others_of_an_extent_go_home_at_the_lowest_rate() {
     }
     assert_eq!(at_home(&rig), 239, "all but the one go home in half a minute");
     let told = rig.done.pop().expect("the command has ended").expect_err("one block is not at home");
-    assert!(told.starts_with("1 dirty block"), "{told}");
+    assert_eq!(told, engine::api::CommandFailure::Unreadable(1));
 
     // What can be read again after all goes home.
     rig.ssd_is = Ssd::Sound;
@@ -562,12 +562,12 @@ fn a_check_ends_when_it_must() {
     assert_eq!((rig.held.len(), rig.done.len()), (1, 0));
     rig.shard.command(rig.now_ns, check.clone());
     rig.drain();
-    assert_eq!(rig.done.pop(), Some(Err("another check is under way".into())));
+    assert_eq!(rig.done.pop(), Some(Err(engine::api::CommandFailure::AnotherCheck)));
     rig.shard.command(rig.now_ns, Command::Cancel { token: 9 });
     rig.drain();
     assert!(rig.done.is_empty(), "what is on its way ends first");
     rig.perform_all_held();
-    assert_eq!(rig.done.pop(), Some(Err("cancelled".into())));
+    assert_eq!(rig.done.pop(), Some(Err(engine::api::CommandFailure::Cancelled)));
 
     rig.holds = Some(holds);
     rig.now_ns += 1_000_000;
@@ -595,7 +595,7 @@ fn a_check_ends_when_it_must() {
     rig.drain();
     rig.perform_all_held();
     rig.done.sort_by_key(Result::is_ok);
-    assert_eq!(rig.done, [Err("the pool is being stopped".to_string()), Ok(())]);
+    assert_eq!(rig.done, [Err(engine::api::CommandFailure::Stopped), Ok(())]);
     assert!(rig.shard.is_quiesced());
     rig.done.clear();
     rig.shard.command(rig.now_ns, check);

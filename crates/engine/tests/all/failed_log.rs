@@ -28,7 +28,7 @@ struct Rig {
     ssd_failed: bool,
     nothing_dirty: bool,
     backing_failed: bool,
-    done: Option<Result<(), String>>,
+    done: Option<Result<(), engine::api::CommandFailure>>,
 }
 
 impl Rig {

@@ -253,7 +253,7 @@ fn backups_are_served_and_bring_nothing_in_unless_that_is_wanted() {
     let backup = |rig: &mut Rig, block| rig.request(Op::Read, block, 0, Origin::Stream).outcome;
     rig.read(5);
     assert_eq!([backup(&mut rig, 5), backup(&mut rig, 6), backup(&mut rig, 6)], [Outcome::RamHit, Outcome::Bypass, Outcome::Bypass]);
-    assert_eq!(rig.turned_away(BypassReason::Stream), 0, "no client waits for it");
+    assert_eq!(rig.turned_away(BypassReason::Stream), 3, "a client asked for them");
     rig.say(VolumeId(1), &[(0..20, SCANS)]);
     assert_eq!([backup(&mut rig, 7), backup(&mut rig, 7)], [Outcome::Miss, Outcome::RamHit]);
 }

@@ -24,7 +24,7 @@ struct Rig {
     backing: Vec<Vec<u8>>,
     waiting: Vec<(usize, Io)>,
     replies: BTreeMap<u64, Reply>,
-    done: BTreeMap<u64, Result<(), String>>,
+    done: BTreeMap<u64, Result<(), engine::api::CommandFailure>>,
     now_ns: u64,
     random: u64,
     pool: PagePool,

@@ -5,8 +5,6 @@ mod exports_and_sockets;
 mod handing_over;
 mod handshake;
 mod hostile_clients;
-#[path = "common/random.rs"]
-mod random;
 mod random_bytes;
 mod standard_tools;
 mod tls;

@@ -2,8 +2,7 @@
 //!
 //! Seeds are fixed, so a failure repeats; `NBD_FUZZ_CASES` asks for more cases than the usual ones.
 
-use crate::random::Random;
-
+use crate::common::random::Random;
 use nbd::protocol::wire::{OPTION_BYTES_MAX, PAYLOAD_BYTES_MAX, REQUEST_HEADER_BYTES, option};
 use nbd::protocol::{Catalog, Command, ExportInfo, Handshake, Progress, RequestHeader, Session, Verdict};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::api::{Command, Event, VolumeOptions};
+use engine::api::{Command, CommandFailure, Event, VolumeOptions};
 use types::{Mode, VolumeId, VolumeIndex};
 
 use super::replace::Replacement;
@@ -258,7 +258,7 @@ impl World<'_> {
         self.wake_clients();
     }
 
-    pub fn command_done(&mut self, token: u64, result: Result<(), String>) -> Step {
+    pub fn command_done(&mut self, token: u64, result: Result<(), CommandFailure>) -> Step {
         let Some(Waiting { purpose, volume }) = self.operator.waiting.remove(&token) else {
             return Err(failed(format!("command {token} is done, which nobody waits for: {result:?}")));
         };

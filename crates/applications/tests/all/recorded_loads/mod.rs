@@ -161,6 +161,7 @@ fn row(line: &str) -> Row {
 }
 
 /// What the rules said.
+#[allow(dead_code, reason = "the example uses all of it")]
 pub struct Judged {
     pub verdicts: Vec<Verdict>,
     /// Ranges that were confirmed, and the row at which.

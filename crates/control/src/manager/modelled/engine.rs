@@ -6,7 +6,7 @@ use crate::datapath::{Life, Notice};
 use crate::error::ControlError;
 use crate::real::assembly::Root;
 use crate::real::notices::PoolNotices;
-use engine::api::{Command, Event, Io, Reply, Request, Target};
+use engine::api::{Command, CommandFailure, Event, Io, Reply, Request, Target};
 use engine::shard::{Proof, Shard};
 use page::PagePool;
 use pool::commands::token_of;
@@ -60,7 +60,7 @@ pub struct Ears {
 struct Said {
     ios: Vec<(ShardIndex, Io)>,
     replies: Vec<Reply>,
-    done: Vec<(u64, Result<(), String>)>,
+    done: Vec<(u64, Result<(), CommandFailure>)>,
     events: Vec<(ShardIndex, Event)>,
 }
 
@@ -102,7 +102,7 @@ impl Host for Said {
 
     fn answered(&mut self, _shard: ShardIndex, _reply: &Reply) {}
 
-    fn done(&mut self, token: u64, result: Result<(), String>) {
+    fn done(&mut self, token: u64, result: Result<(), CommandFailure>) {
         self.done.push((token, result));
     }
 
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// How a command ended, if it has.
-    pub(super) fn ended(&mut self, token: u64) -> Option<Result<(), String>> {
+    pub(super) fn ended(&mut self, token: u64) -> Option<Result<(), CommandFailure>> {
         self.answers.take(token)
     }
 }

@@ -155,7 +155,7 @@ impl World {
 
     fn run(&self, make: impl Fn(u64) -> Command) -> Result<(), ControlError> {
         let token = self.engine(|engine| engine.command(make))?;
-        self.wait(|engine| engine.ended(token))?.map_err(|reason| told("the pool", &reason))
+        self.wait(|engine| engine.ended(token))?.map_err(|reason| told("the pool", &reason.to_string()))
     }
 
     fn engine<T>(&self, work: impl FnOnce(&mut Engine) -> T) -> Result<T, ControlError> {
@@ -227,7 +227,7 @@ impl Pending for Ticket {
             return Some(Err(told("the engine", STUCK)));
         }
         match locked(&self.world.running).look(&self.world.hardware, &mut |engine| engine.ended(token)) {
-            Ok(ended) => ended.map(|result| result.map_err(|reason| told("the pool", &reason))),
+            Ok(ended) => ended.map(|result| result.map_err(|reason| told("the pool", &reason.to_string()))),
             Err(error) => Some(Err(error)),
         }
     }
@@ -464,7 +464,7 @@ impl DataPath for World {
         self.engine(|engine| engine.withdrawn.insert(place.0))?;
         // A device that failed is let go all the same.
         let token = self.engine(|engine| engine.command(|token| Command::Release { token, volume: place }))?;
-        drop(self.wait(|engine| engine.ended(token))?);
+        let _ended = self.wait(|engine| engine.ended(token))?;
         self.engine(|engine| {
             engine.samples.insert(volume.id, assembly::samples_of_shards(engine.shards(), place));
             engine.backing.remove(&place.0);
