@@ -311,7 +311,7 @@ fn disks_that_died_or_hang_are_managed_without_a_restart() {
     let told = place.must(&["volume", "stop", through]);
     assert!(told.contains("may lack what was written last") && !told.contains("complete and free"), "{told}");
     place.must(&["volume", "remove", through]);
-    place.must_fail(&["volume", "remove", back], 1, "stay dirty");
+    place.must_fail(&["volume", "remove", back], 1, "what is dirty stays on the SSD");
     place.must(&["volume", "remove", back, "--drop-dirty"]);
     // Behind a line that says what takes so long.
     let refused = place.run(&["volume", "stop", hung]);

@@ -267,7 +267,7 @@ fn what_is_asked_wrongly_is_told_with_what_to_write() {
     place.must_fail(&["advise", "v", "--budget", "-5"], 2, "--budget: ");
     place.must_fail(&["object", "list", "--limit", "-5"], 2, "is not a whole number");
     place.must(&["analysis", "forget", "w"]);
-    // A trace without times, and one that is none, have nothing more to wait for.
+    // A trace without times has nothing more to wait for.
     let trace = place.path("flat.csv");
     let lines: String = (0..5000).map(|n| format!("0,R,{},4096\n", n % 50 * 4096)).collect();
     std::fs::write(&trace, format!("time_us,rw,offset_bytes,length_bytes\n{lines}")).expect("room for a file");
@@ -275,10 +275,6 @@ fn what_is_asked_wrongly_is_told_with_what_to_write() {
     until("the end of the reading", || place.json(&["analysis", "show", "flat"])["state"] == "ended");
     let told = place.must(&["advise", "flat"]);
     assert!(told.contains("this trace has no times") && !told.contains(" more\n"), "{told}");
-    place.must(&["analysis", "start", "none", "--trace", "disk.img"]);
-    until("the end of the reading", || place.json(&["analysis", "show", "none"])["state"] == "failed");
-    let told = place.must(&["advise", "none"]);
-    assert!(told.contains("The analysis has failed: "), "{told}");
 
     place.must(&["volume", "remove", "v"]);
     place.must_fail(&["advise", "v"], 1, "there is no volume, pool or analysis \"v\"");
