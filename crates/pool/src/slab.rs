@@ -7,6 +7,12 @@ pub struct Slab<T> {
     free: Vec<u32>,
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
+    }
+}
+
 impl<T> Slab<T> {
     /// An empty table.
     pub const fn new() -> Slab<T> {

@@ -149,7 +149,7 @@ fn leaving_write_back_waits_for_the_host_when_the_log_has_failed() {
     assert_eq!(rig.done, None, "a start now would find the block dirty");
     rig.shard.command(rig.now_ns, Command::DegradedRecorded);
     rig.pass(1_000_000_000);
-    assert_eq!((rig.done.clone(), rig.nothing_dirty), (None, true), "it may still be believed to be dirty");
+    assert_eq!((rig.done, rig.nothing_dirty), (None, true), "it may still be believed to be dirty");
     rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
     rig.pass(1_000_000_000);
     assert_eq!(rig.done, Some(Ok(())));
