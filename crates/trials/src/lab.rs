@@ -34,7 +34,7 @@ pub fn is_guest() -> bool {
     std::env::var_os(IN_GUEST).is_some()
 }
 
-/// Runs the test of that name, of this very program, in a guest with these modules, where it must
+/// Runs the test of that whole name (`module::test`), of this very program, in a guest with these modules, where it must
 /// pass. What it says goes to standard error. `options` are more of the launcher's.
 ///
 /// # Panics

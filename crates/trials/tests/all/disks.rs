@@ -25,7 +25,11 @@ fn disks_over_ublk_change_beside_others_in_use() {
     if std::path::Path::new("/dev/ublk-control").exists() {
         in_use();
     } else {
-        lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse", "target_core_mod", "target_core_iblock", "iscsi_target_mod"], &[]);
+        lab::pass_in_guest(
+            &format!("disks::{NAME}"),
+            &["ublk_drv", "loop", "fuse", "target_core_mod", "target_core_iblock", "iscsi_target_mod"],
+            &[],
+        );
     }
 }
 

@@ -14,7 +14,7 @@ fn systemd_learns_the_names_of_devices() {
         return;
     }
     if !lab::is_guest() {
-        return lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse", "dm-mod"], &["--udev"]);
+        return lab::pass_in_guest(&format!("names::{NAME}"), &["ublk_drv", "loop", "fuse", "dm-mod"], &["--udev"]);
     }
     let rule = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/60-hearth.rules");
     std::fs::create_dir_all("/run/udev/rules.d").expect("it is a guest's");

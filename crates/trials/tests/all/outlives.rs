@@ -35,7 +35,7 @@ fn ext4_under_kills_over_ublk() {
     if Path::new("/dev/ublk-control").exists() {
         under_kills("block");
     } else {
-        lab::pass_in_guest(NAME, &["ublk_drv", "loop", "fuse"], &[]);
+        lab::pass_in_guest(&format!("outlives::{NAME}"), &["ublk_drv", "loop", "fuse"], &[]);
     }
 }
 

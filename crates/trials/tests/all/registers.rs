@@ -141,7 +141,7 @@ fn register_history_over_ublk_across_kills() {
     if Path::new("/dev/ublk-control").exists() {
         across_kills("ublk");
     } else {
-        lab::pass_in_guest(NAME, &["ublk_drv"], &[]);
+        lab::pass_in_guest(&format!("registers::{NAME}"), &["ublk_drv"], &[]);
     }
 }
 
