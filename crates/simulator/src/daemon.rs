@@ -1,5 +1,5 @@
-//! The engine as a daemon runs it, without the daemon: fronts, shards, superblock, recovery and checkpoint, put together in the
-//! order the runtime does it. Everything that decides anything is the engine's own code.
+//! A pool as the daemon runs it, without the daemon: the host half is the crate `pool`, as in the runtime, and what decides anything is the
+//! engine's own code. Here are its host, which carries what parts say to the world, and what the world asks of a life.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
