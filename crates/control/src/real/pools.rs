@@ -121,8 +121,10 @@ impl Machine {
                 let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
                 wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))?;
                 if ssd.kind() == DeviceKind::RegularFile {
-                    // Its file system gets the room back, and the file is blank for who uses it next. What is left is of no use.
-                    let _ = medium.0.discard(0, ssd.geometry().size_bytes);
+                    // The file system gets the pool's room back, and that part is blank for its next user. If it
+                    // fails, what is left is of no use. What lies behind the pool is not the pool's.
+                    let bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes);
+                    let _ = medium.0.discard(0, bytes - bytes % types::BLOCK_BYTES);
                 }
                 Ok(())
             }
