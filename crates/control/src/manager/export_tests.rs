@@ -4,7 +4,7 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{add, carry_out, create, must, started, stopped_without_ssd, volume, world};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, Health, VolumeSet};
+use crate::api::{Action, Answer, DiskCreate, DiskSet, Health, VolumeSet};
 use crate::options::{Limit, OptionsPatch};
 use crate::words::Export;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -128,6 +128,19 @@ fn a_disk_keeps_the_exports_that_can_be_made() {
     manager.watch_devices(&mut Watched::default());
     assert_eq!(offered(&world, "d"), ["loop", "nbd"]);
     assert_eq!(show(), (Health::Running, None));
+    // A change that cannot be takes nothing back.
+    let tcp = Export::NbdTcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 10809));
+    let set = || {
+        let set = DiskSet { exports: Some(vec![Export::Loop, tcp]), ..DiskSet::default() };
+        carry_out(&manager, Action::DiskSet { name: "d".into(), set })
+    };
+    world.inside().no_export = Some(tcp);
+    world.inside().taken_back.clear();
+    set().expect_err("its address is taken");
+    assert_eq!((offered(&world, "d"), world.inside().taken_back.contains(&"nbd".into())), (vec!["loop".into(), "nbd".into()], false));
+    world.inside().no_export = None;
+    set().expect("now it can be");
+    assert_eq!(offered(&world, "d"), ["loop", "nbd:127.0.0.1:10809"]);
 }
 
 /// What is in the place of a stable name, such as the device of a daemon that is gone, may take seconds to answer. All that time the volume was

@@ -37,7 +37,7 @@ impl ExportChange {
     }
 
     /// What is new and can be offered beside what goes: another address, and no second block device.
-    fn beside(&self) -> Vec<Export> {
+    pub(super) fn beside(&self) -> Vec<Export> {
         let gives_place = |export: &Export| {
             let same_address = |own: &&Export| own.tcp_address().is_some() && own.tcp_address() == export.tcp_address();
             self.going.iter().any(|own| same_address(&own) || own.is_device() && export.is_device())

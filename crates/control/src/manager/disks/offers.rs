@@ -21,6 +21,15 @@ impl Manager {
         let volume = before.as_volume(&pool.ssd);
         self.check_export_change(&volume, &change)?;
         let after = DiskRecord { exports: change.exports.clone(), ..before.clone() };
+        let beside = change.beside();
+        if !beside.is_empty() {
+            // Clients of what goes are not cut off for a change that cannot be.
+            let both = DiskRecord { exports: before.exports.iter().chain(&beside).copied().collect(), ..before.clone() };
+            if let Err(error) = self.save_disk(&both).and_then(|()| self.serve_if_pool_runs(&both, &pool)) {
+                self.offer_as_before(&before, &beside, &pool);
+                return Err(error);
+            }
+        }
         let withdrawn = self.withdraw_some(&volume, &change.going, Withdrawal::IfUnused);
         if let Err(error) = withdrawn.and_then(|()| self.save_disk(&after)).and_then(|()| self.serve_if_pool_runs(&after, &pool)) {
             self.offer_as_before(&before, &change.coming, &pool);
