@@ -1,16 +1,21 @@
 /** What each way to offer a volume is called, by the word of the command line. */
 
+import { WAYS, type Way } from "./ways";
+
+/** The way of a word such as `nbd:127.0.0.1:10809`; undefined for one that a newer daemon has. */
+function wayOf(word: string): Way | undefined {
+  const before = word.split(":")[0] ?? word;
+  return WAYS.find((way) => way.word === word && !way.hasPlace) ?? WAYS.find((way) => way.hasPlace && way.word === before) ?? WAYS.find((way) => way.word === before);
+}
+
 /** Whether it is a block device: `block`, `ublk`, `loop`, `loop:fast`. */
 export function isDevice(word: string): boolean {
-  return word === "block" || word === "ublk" || word.startsWith("loop");
+  return wayOf(word)?.isDevice ?? false;
 }
 
 /** Its name for people. */
 export function exportName(word: string): string {
-  if (isDevice(word)) return "Block device";
-  if (word.startsWith("vhost-user")) return "Disk for virtual machines";
-  if (word.startsWith("nbds:")) return "NBD on TCP with TLS";
-  return word === "nbd" ? "NBD on a Unix socket" : "NBD on TCP";
+  return wayOf(word)?.title ?? word;
 }
 
 /** What offering something so does, as a sentence. */

@@ -7,7 +7,7 @@ use crate::api::PREFIX;
 use crate::error::Refusal;
 use crate::server_events::EventReader;
 pub use crate::server_events::ServerEvent;
-use crate::socket_path::SOCKET_PATH_BYTES_MAX;
+use crate::words::SOCKET_PATH_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;

@@ -18,7 +18,6 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use runtime::Histogram;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -27,22 +26,8 @@ use types::Treatment;
 
 mod results;
 
-pub use results::{CheckedPart, Inspected, Offer, PoolStarted, Sample};
-
-/// How an export is taken back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Withdrawal {
-    /// Only if nobody uses it.
-    IfUnused,
-    /// Whoever uses it gets errors from then on.
-    Forced,
-    /// Its pool is stopped and started. Who uses it waits until the volume is offered again;
-    /// requests in flight are carried out then. Only where [`DataPath::outlives_its_pool`].
-    PoolRestarts,
-    /// The daemon ends. Who uses it waits for the next daemon where that can be, else gets errors
-    /// from then on.
-    DaemonEnds,
-}
+pub use export::{Absence, Offer, Withdrawal};
+pub use results::{CheckedPart, Inspected, PoolStarted, Sample};
 
 /// What a device is used as.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -526,12 +511,11 @@ pub trait DataPath: Send + Sync {
     /// `false`, the inspection ends soon, and what it gives is not the whole.
     fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError>;
 
-    /// Whether a network interface of this machine has the address, where it matters: when somebody
-    /// gives it. Later one that has gone, or is still to come, is listened at all the same.
+    /// Whether the place of an export can be had on this machine, where it matters: when somebody names it.
     ///
     /// # Errors
     /// [`ControlError::BadOption`]
-    fn check_address(&self, _address: SocketAddr) -> Result<(), ControlError> {
+    fn check_export(&self, _export: Export) -> Result<(), ControlError> {
         Ok(())
     }
 
@@ -555,13 +539,8 @@ pub trait DataPath: Send + Sync {
         None
     }
 
-    /// Whether users of an export wait for the next daemon when this one stops.
-    fn outlives_a_stop(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
-        false
-    }
-
-    /// Whether users of an export can wait while the pool of its volume is stopped and started.
-    fn outlives_its_pool(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
+    /// Whether users of an export wait until it is offered again.
+    fn outlives(&self, _volume: &VolumeRecord, _export: &Export, _absence: Absence) -> bool {
         false
     }
 
@@ -580,8 +559,8 @@ pub trait DataPath: Send + Sync {
         Vec::new()
     }
 
-    /// Whether somebody else took the device of a loop export away, so that its number may be another's.
-    fn loop_is_lost(&self, _volume: &str) -> bool {
+    /// Whether somebody else took the volume's block device away, so that its number may be another's.
+    fn device_is_lost(&self, _volume: &str) -> bool {
         false
     }
 

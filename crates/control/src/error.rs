@@ -357,6 +357,12 @@ fn counted(volumes: &[String]) -> String {
     }
 }
 
+impl From<export::WordError> for ControlError {
+    fn from(error: export::WordError) -> ControlError {
+        ControlError::BadOption { option: "--export", problem: error.problem, remedy: error.remedy }
+    }
+}
+
 impl ControlError {
     /// What sort of trouble it is.
     pub fn kind(&self) -> Kind {

@@ -50,7 +50,6 @@ pub mod sampler;
 pub mod sectors;
 pub mod series;
 mod server_events;
-pub mod socket_path;
 pub mod ssd_content;
 pub mod state;
 pub mod stats;

@@ -153,7 +153,7 @@ impl SsdContent {
             uuid: *uuid,
             pool: name.into(),
             pieces: pieces.clone(),
-            exports: exports_of(*uuid).map_or(vec![Export::Loop], |disk| disk.exports.clone()),
+            exports: exports_of(*uuid).map_or(vec![Export::LOOP], |disk| disk.exports.clone()),
             shares: exports_of(*uuid).map_or(Vec::new(), |disk| disk.shares.clone()),
         };
         let disks = match (&self.disks[..], self.disk_room, self.copy()) {
@@ -201,7 +201,7 @@ impl VolumeOnSsd {
             size_bytes: self.size_bytes,
             sector_bytes: None,
             options: Options { mode: self.mode, ..Options::default() },
-            exports: vec![Export::Loop],
+            exports: vec![Export::LOOP],
             phase: VolumePhase::Ready,
             may_have_dirty: self.may_have_dirty,
             identity: BackingIdentity { size_bytes: self.size_bytes, ..BackingIdentity::default() },

@@ -621,7 +621,7 @@ pub(crate) mod samples {
             size_bytes: 1 << 30,
             sector_bytes: Some(512),
             options: Options::default(),
-            exports: vec![Export::Loop],
+            exports: vec![Export::LOOP],
             phase: VolumePhase::Ready,
             may_have_dirty: false,
             identity: BackingIdentity { size_bytes: 1 << 30, ..Default::default() },

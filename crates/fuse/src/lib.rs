@@ -18,6 +18,7 @@
 mod connection;
 mod error;
 mod export;
+mod exporter;
 mod file;
 mod growth;
 mod handshake;
@@ -36,6 +37,7 @@ mod takeover;
 
 pub use error::FuseError;
 pub use export::{Cleared, FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
+pub use exporter::{KIND, LoopExporter, MOUNTS, clear_export, clear_killed_export};
 pub use node::link::Name as StableName;
 pub use ownloop::{owner_of, waits_for_a_daemon};
 pub use takeover::{end_kept, volume_of_kept};

@@ -16,6 +16,7 @@ pub use token::Token;
 
 use crate::attach::Attach;
 use crate::certificates::Pki;
+use crate::exporters;
 use crate::rescue::Rescue;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -509,9 +510,8 @@ pub enum Volume {
         /// The pool that caches it
         #[arg(long)]
         pool: String,
-        /// How to export it: block, ublk, loop, loop:fast, nbd, nbd:127.0.0.1:PORT, nbd:IP:PORT with
-        /// --tls, vhost-user or vhost-user:SOCKET; may be given more than once
-        #[arg(long, value_name = "HOW")]
+        // The words are those of the table of exports.
+        #[arg(long, value_name = "HOW", help = exporters::help())]
         export: Vec<String>,
         /// Serve nbd:IP:PORT with TLS to clients with a certificate (see `hearth pki`); other machines
         /// can then reach it

@@ -10,6 +10,7 @@ use clap_complete::env::{CompleteEnv, EnvCompleter, Shells};
 use control::api::{DeviceState, DeviceView, JobState, JobView};
 use control::client::Client;
 use std::ffi::OsStr;
+use std::sync::LazyLock;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const DEVICES: &[&str] = &["/devices"];
 /// Kinds of objects, and models of disks.
 const KINDS: &[&str] = &["table", "index", "lob", "toast", "undo", "redo", "wal", "binlog", "doublewrite", "temp", "dictionary"];
 const MODELS: &[&str] = &["7k2", "7k2-wce", "15k", "7k2-raid5x3-short", "array", "gbe-san", "sata-ssd-2012"];
+
+static EXPORTS: LazyLock<Vec<&'static str>> = LazyLock::new(export::ways::words);
 
 /// Answers a shell, if it is one that asks, and ends the process then.
 pub fn answer_shell() {
@@ -94,7 +97,7 @@ fn values_of(path: &str, id: &str) -> Option<Values> {
         "admission" => Values::Words(&["always", "second-touch"]),
         "content" => Values::Words(&["off", "fast", "dense", "auto"]),
         "on_ssd_loss" => Values::Words(&["stop", "continue"]),
-        "export" => Values::Words(&["block", "ublk", "loop", "loop:fast", "nbd", "vhost-user"]),
+        "export" => Values::Words(EXPORTS.as_slice()),
         "severity" => Values::Words(&["info", "warning", "error"]),
         "role" => Values::Words(&["view", "operate"]),
         "tap" => Values::Words(&["auto", "bpf", "tracefs"]),

@@ -16,6 +16,7 @@ mod devices;
 mod disks;
 mod evaluate;
 mod events;
+mod exporters;
 mod failure;
 mod generate;
 mod import;

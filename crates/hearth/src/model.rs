@@ -1,6 +1,7 @@
 //! `hearth model`: a modelled slow disk by itself, the baseline of every comparison. No daemon, no cache, until Ctrl-C.
 
 use crate::commands::print;
+use crate::exporters;
 use crate::failure::Failure;
 use crate::logs::say;
 use crate::{request, signals};
@@ -131,8 +132,8 @@ fn export_of(text: &str) -> Result<Export, Failure> {
     if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
         return Err(Failure::usage(format!("--export asks for {address}, which other machines can reach"), REMEDY));
     }
-    match Export::parse(text)? {
-        Export::NbdTls(_) => Err(Failure::usage("a model is not served with TLS", REMEDY)),
+    match Export::parse(text).map_err(ControlError::from)? {
+        export if export.way().has_tls => Err(Failure::usage("a model is not served with TLS", REMEDY)),
         export => Ok(export),
     }
 }
@@ -160,6 +161,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
         stable_names: false,
         // A model that is killed shows a disk that dies.
         keeper: None,
+        exporters: exporters::all,
         notices,
     })?;
     let facts = machine.examine_backing(&backing).map_err(|error| match error {

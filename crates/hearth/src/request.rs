@@ -82,7 +82,10 @@ pub fn exports(texts: &[String], tls: bool) -> Result<Vec<Export>, Failure> {
         Some(address) if tls => format!("nbds:{address}"),
         _ => text.clone(),
     };
-    let exports = texts.iter().map(|text| Export::parse(&word(text)).map_err(Failure::from)).collect::<Result<Vec<_>, _>>()?;
+    let exports = texts
+        .iter()
+        .map(|text| Export::parse(&word(text)).map_err(|error| Failure::from(control::error::ControlError::from(error))))
+        .collect::<Result<Vec<_>, _>>()?;
     let devices: Vec<&Export> = exports.iter().filter(|export| export.is_device()).collect();
     match devices[..] {
         // One that is named twice is refused by the daemon.
@@ -150,7 +153,7 @@ mod tests {
         let expected = "--export block and --export ublk ask for two block devices, and there can be only one; leave out --export ublk or \
                         --export block";
         assert_eq!((refused.message.as_str(), refused.status), (expected, 2));
-        assert_eq!(asked(&["loop:fast", "nbd"]).expect("one device"), [Export::LoopFast, Export::Nbd]);
+        assert_eq!(asked(&["loop:fast", "nbd"]).expect("one device"), [Export::LOOP_FAST, Export::NBD]);
         assert_eq!(asked(&["block", "block"]).expect("the daemon's to say").len(), 2);
     }
 }

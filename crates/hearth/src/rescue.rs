@@ -6,6 +6,7 @@
 
 use crate::certificates;
 use crate::commands::print;
+use crate::exporters;
 use crate::failure::Failure;
 use crate::keeping::keeper;
 use crate::logs::say;
@@ -278,6 +279,7 @@ pub fn serve(places: &Places) -> Result<(), Failure> {
         certificates: state_directory.join(certificates::DIRECTORY),
         stable_names: true,
         keeper: state_directory.join(SOCKET).exists().then(|| keeper(places)),
+        exporters: exporters::all,
         notices,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(FileStore::open(state_directory)?), state_directory)?;

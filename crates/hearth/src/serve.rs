@@ -8,6 +8,7 @@
 use crate::certificates;
 use crate::config::Config;
 use crate::config::settings::{self, Flags, ServeSettings};
+use crate::exporters;
 use crate::failure::Failure;
 use crate::keeping::keeper;
 use crate::logs::{self, say};
@@ -83,6 +84,7 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
         certificates: places.state_directory.join(certificates::DIRECTORY),
         stable_names: true,
         keeper: Some(keeper(places)),
+        exporters: exporters::all,
         notices: notice_in,
     })?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;

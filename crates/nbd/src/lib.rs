@@ -17,7 +17,9 @@ mod address;
 mod budget;
 mod connection;
 mod door;
+mod exporter;
 mod exports;
+mod interfaces;
 mod limits;
 mod listener;
 mod local;
@@ -32,6 +34,7 @@ mod tls;
 mod transmission;
 
 pub use address::{ListenSpec, tcp_uri, unix_uri};
+pub use exporter::NbdExporter;
 pub use exports::{Counters, ExportError, ExportOptions};
 pub use limits::Limits;
 pub use listener::ListenError;

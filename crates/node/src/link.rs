@@ -90,6 +90,30 @@ impl Name {
     }
 }
 
+/// Makes a device's stable name again if it is missing. `look` says how the name is; `place` makes it while the device is held, so that
+/// the device does not go meanwhile, nor another come in its place: it asks its first argument whether the name is still missing. Nothing is
+/// held during the look at what is in the place of the name: that may hang. Gives the name; `None`: there is to be none.
+///
+/// # Errors
+/// A sentence for the administrator.
+pub fn keep(
+    look: impl FnOnce() -> Option<Name>,
+    place: impl FnOnce(&dyn Fn(&Name) -> bool, &Wanted) -> Option<Result<(), String>>,
+) -> Option<Result<String, String>> {
+    let wanted = match look()? {
+        Name::Off => return None,
+        Name::There(path) => return Some(Ok(path.display().to_string())),
+        Name::Missing(wanted) => wanted,
+    };
+    if let Err(problem) = wanted.check() {
+        return Some(Err(problem));
+    }
+    let shown = wanted.directory.join(&wanted.name).display().to_string();
+    // It may be another one by now, or have its name already.
+    let wants_it = |name: &Name| matches!(name, Name::Missing(now) if now.name == wanted.name && now.target == wanted.target);
+    place(&wants_it, &wanted).map(|placed| placed.map(|()| shown))
+}
+
 /// A stable name to be made: first looked at with [`Wanted::check`], which may take a while and does not need the export, then made with
 /// [`Wanted::place`], which is quick.
 pub struct Wanted {

@@ -11,7 +11,7 @@ use crate::wire::Wire;
 use axum::Router;
 use axum::http::StatusCode;
 use control::error::ControlError;
-use control::socket_path::SOCKET_PATH_BYTES_MAX;
+use control::words::SOCKET_PATH_BYTES_MAX;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};

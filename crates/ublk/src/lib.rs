@@ -16,6 +16,7 @@
 mod control;
 mod error;
 pub mod export;
+mod exporter;
 mod kernels;
 mod left;
 mod queue;
@@ -27,5 +28,6 @@ mod uapi;
 
 pub use error::UblkError;
 pub use export::{SERVER_PATIENCE, UblkExport, UblkOptions};
+pub use exporter::{KIND, UblkExporter, end_left_device};
 pub use left::{Left, end_left, forget_name, is_of, is_ours, is_there, left, waits_for_a_daemon};
 pub use support::Probe;

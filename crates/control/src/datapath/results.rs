@@ -1,6 +1,5 @@
-//! What calls to the data path give back: what a start, a check or a comparison found, and where a volume is offered.
+//! What calls to the data path give back: what a start, a check or a comparison found.
 
-use crate::words::OnRestart;
 use std::collections::BTreeMap;
 
 /// What came of checking a part of a running pool.
@@ -58,21 +57,4 @@ pub struct Sample {
     pub compared: u64,
     /// Blocks that differed.
     pub different: u64,
-}
-
-/// Where a volume is offered.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Offer {
-    /// `/dev/loopN`, a URI.
-    pub place: String,
-    /// A name that stays the same over restarts (`/dev/hearth/NAME`), if it could be made.
-    pub stable_path: Option<String>,
-    /// Why it could not be made: a sentence that ends with what to use instead.
-    pub nameless: Option<String>,
-    /// What an administrator should know, one sentence each.
-    pub warnings: Vec<String>,
-    /// What its users see while the daemon is gone and comes back.
-    pub on_restart: OnRestart,
-    /// What was chosen where there was a choice, and why.
-    pub note: Option<String>,
 }

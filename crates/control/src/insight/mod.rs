@@ -6,8 +6,8 @@
 //!                                                                            └─ saved.rs ─▶ files.rs, over a restart
 //! ```
 //!
-//! Nothing here is on the way of a request, and no lock of the data path is held. What is found is told to people; nothing
-//! is decided by it.
+//! Nothing here is on the way of a request, and no lock of the data path is held. What is found is shown to people; policies of objects act
+//! on it (`manager/policies.rs`, `manager/objects.rs`).
 
 pub mod advising;
 pub mod askers;

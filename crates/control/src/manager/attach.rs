@@ -32,7 +32,7 @@ use super::pools::{device, new_uuid};
 use super::work::wait_for;
 use super::{LiveVolume, Manager, Trouble};
 use crate::api::{Attach, Health, Severity};
-use crate::datapath::Withdrawal;
+use crate::datapath::{Absence, Withdrawal};
 use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::mapped::{Leads, MappedFacts, Swapped};
@@ -175,7 +175,7 @@ impl Manager {
             sector_bytes: Some(facts.sector_bytes),
             may_have_dirty: false,
             options,
-            exports: vec![Export::Block],
+            exports: vec![Export::BLOCK],
             phase: VolumePhase::Ready,
             identity: BackingIdentity { size_bytes: facts.size_bytes, ..BackingIdentity::default() },
             stopped_clean: false,
@@ -572,7 +572,7 @@ impl Manager {
     /// The daemon ends: devices of its volumes lead past hearth from now on, so that nobody waits for a daemon that does not come. Where the
     /// next one comes at once, and goes on with what is in use, they wait and keep their cache.
     pub(super) fn lead_past_at_end(&self, volume: &VolumeRecord) {
-        let outlives = volume.exports.iter().all(|export| self.data().outlives_a_stop(volume, export));
+        let outlives = volume.exports.iter().all(|export| self.data().outlives(volume, export, Absence::DaemonStops));
         let waits = self.shared.restarts.get().is_some() && outlives && !volume.is_trial();
         if volume.attachment.is_none() || waits {
             return;

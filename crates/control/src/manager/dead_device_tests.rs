@@ -23,7 +23,7 @@ fn daemon(world: &World, mode: &str) -> Manager {
             let backing = format!("/dev/{volume}");
             world.add_device(&backing, 1 << 30);
             let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
-            let add = VolumeAdd { name: volume, pool: pool.into(), backing, exports: vec![Export::Loop], sector_bytes: None, options };
+            let add = VolumeAdd { name: volume, pool: pool.into(), backing, exports: vec![Export::LOOP], sector_bytes: None, options };
             must(&manager, Action::VolumeAdd(add));
         }
     }

@@ -25,7 +25,7 @@ fn add(name: &str, pool: &str) -> Action {
         name: name.into(),
         pool: pool.into(),
         backing: format!("/disk-{name}"),
-        exports: vec![Export::Nbd, Export::Loop],
+        exports: vec![Export::NBD, Export::LOOP],
         options: OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() },
         sector_bytes: None,
     })
@@ -51,7 +51,7 @@ fn begin(can_wait: bool) -> (World, Manager) {
 }
 
 fn create(name: &str, mib: u64) -> Action {
-    let exports = vec![Export::Nbd, Export::Loop];
+    let exports = vec![Export::NBD, Export::LOOP];
     Action::DiskCreate(DiskCreate { name: name.into(), pool: "p".into(), size_bytes: mib * MIB, exports })
 }
 
@@ -119,7 +119,7 @@ fn cases() -> Vec<(&'static str, Vec<Action>, Action)> {
         ("grow", vec![create("a", 16)], resize("a", 64)),
         ("grow into a gap", vec![create("a", 48), resize("a", 8)], resize("a", 24)),
         ("shrink", vec![create("a", 48)], resize("a", 8)),
-        ("offer otherwise", vec![create("a", 16)], offer("a", &[Export::Nbd, Export::Block, Export::VhostUser(None)])),
+        ("offer otherwise", vec![create("a", 16)], offer("a", &[Export::NBD, Export::BLOCK, Export::VHOST_USER])),
         ("remove", vec![create("a", 16)], remove("a")),
         ("take back", vec![create("a", 16), create("b", 64), remove("b")], take_back()),
         ("take all back", vec![create("a", 16), remove("a")], take_back()),

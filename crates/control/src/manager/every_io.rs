@@ -213,7 +213,7 @@ fn add(which: usize) -> Action {
         name: name.into(),
         pool: "p".into(),
         backing: backing.into(),
-        exports: vec![Export::Nbd],
+        exports: vec![Export::NBD],
         sector_bytes: None,
         options,
     })

@@ -31,7 +31,7 @@ fn an_export_that_fails_at_a_start_takes_no_other_away() {
     must(&manager, create());
     must(&manager, add("v", super::tests::DISK, "write-back"));
     manager.stop().expect("nothing fails");
-    world.inside().no_export = Some(Export::Nbd);
+    world.inside().no_export = Some(Export::NBD);
     let manager = started(&world);
     lacks_one(&world, &manager, Health::Running);
     let mut watched = Watched::default();
@@ -55,7 +55,7 @@ fn an_export_that_fails_at_a_start_takes_no_other_away() {
 #[test]
 fn a_volume_without_its_pool_keeps_the_exports_that_can_be_made() {
     let (world, _ssd) = stopped_without_ssd("write-through");
-    world.inside().no_export = Some(Export::Nbd);
+    world.inside().no_export = Some(Export::NBD);
     let manager = started(&world);
     assert_eq!(offered(&world, "v"), ["loop"]);
     assert_eq!(volume(&manager).expect("it is on record").health, Health::Degraded);
@@ -70,7 +70,7 @@ fn a_new_volume_has_all_its_exports_or_none() {
     let world = world();
     let manager = started(&world);
     must(&manager, create());
-    world.inside().no_export = Some(Export::Nbd);
+    world.inside().no_export = Some(Export::NBD);
     carry_out(&manager, add("v", super::tests::DISK, "write-back")).expect_err("not all of it works");
     assert!(volume(&manager).is_none() && world.inside().exports.is_empty());
 }
@@ -82,18 +82,18 @@ fn a_change_of_exports_that_fails_takes_nothing_back() {
     let manager = started(&world);
     must(&manager, create());
     must(&manager, add("v", super::tests::DISK, "write-back"));
-    let tcp = |port| Export::NbdTcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    let tcp = |port| Export::nbd_tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     let set = |exports: &[Export]| {
         let set = VolumeSet { exports: Some(exports.to_vec()), ..VolumeSet::default() };
         carry_out(&manager, Action::VolumeSet { name: "v".into(), set })
     };
     world.inside().no_export = Some(tcp(10809));
-    let error = set(&[Export::Loop, tcp(10809)]).expect_err("its address is taken");
+    let error = set(&[Export::LOOP, tcp(10809)]).expect_err("its address is taken");
     assert!(error.contains("address is taken"), "{error}");
     assert_eq!((offered(&world, "v"), world.inside().taken_back.contains(&"nbd".into())), (vec!["loop".into(), "nbd".into()], false));
     assert_eq!(volume(&manager).map(|view| view.exports.len()), Some(2), "it is on record as before");
     world.inside().no_export = None;
-    set(&[Export::Loop, tcp(10809)]).expect("now it can be");
+    set(&[Export::LOOP, tcp(10809)]).expect("now it can be");
     assert_eq!(offered(&world, "v"), ["loop", "nbd:127.0.0.1:10809"]);
     assert!(!world.inside().taken_back.contains(&"loop".into()), "what stays is not touched");
     let error = set(&[tcp(0)]).expect_err("no port");
@@ -106,16 +106,16 @@ fn a_disk_keeps_the_exports_that_can_be_made() {
     let manager = started(&world);
     must(&manager, create());
     let create = || {
-        let exports = vec![Export::Loop, Export::Nbd];
+        let exports = vec![Export::LOOP, Export::NBD];
         Action::DiskCreate(DiskCreate { name: "d".into(), pool: "p".into(), size_bytes: 8 << 20, exports })
     };
-    world.inside().no_export = Some(Export::Nbd);
+    world.inside().no_export = Some(Export::NBD);
     carry_out(&manager, create()).expect_err("not all of it works");
     assert!(world.inside().exports.is_empty() && world.inside().disks.served.is_empty());
     world.inside().no_export = None;
     must(&manager, create());
     manager.stop().expect("nothing fails");
-    world.inside().no_export = Some(Export::Nbd);
+    world.inside().no_export = Some(Export::NBD);
     let manager = started(&world);
     let show = || match manager.handle(Action::DiskList) {
         Ok(Answer::Disks(disks)) => (disks[0].health, disks[0].problem.clone()),
@@ -129,9 +129,9 @@ fn a_disk_keeps_the_exports_that_can_be_made() {
     assert_eq!(offered(&world, "d"), ["loop", "nbd"]);
     assert_eq!(show(), (Health::Running, None));
     // A change that cannot be takes nothing back.
-    let tcp = Export::NbdTcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 10809));
+    let tcp = Export::nbd_tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 10809));
     let set = || {
-        let set = DiskSet { exports: Some(vec![Export::Loop, tcp]), ..DiskSet::default() };
+        let set = DiskSet { exports: Some(vec![Export::LOOP, tcp]), ..DiskSet::default() };
         carry_out(&manager, Action::DiskSet { name: "d".into(), set })
     };
     world.inside().no_export = Some(tcp);

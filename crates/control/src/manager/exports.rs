@@ -2,7 +2,7 @@
 
 use super::{Manager, Trouble};
 use crate::api::{Health, Severity};
-use crate::datapath::Withdrawal;
+use crate::datapath::{Absence, Withdrawal};
 use crate::error::ControlError;
 use crate::names::Named;
 use crate::state::VolumeRecord;
@@ -76,7 +76,8 @@ impl Manager {
                 self.withdraw_shares(volume);
             }
             if let Some(user) = self.user_of(volume, &export) {
-                let (severity, message) = match how == Withdrawal::DaemonEnds && self.data().outlives_a_stop(volume, &export) {
+                let (severity, message) = match how == Withdrawal::DaemonEnds && self.data().outlives(volume, &export, Absence::DaemonStops)
+                {
                     true => (Severity::Info, format!("the export {export} is in use ({user}): its users wait for the next start")),
                     false => (Severity::Warning, format!("the export {export} goes away although it is in use ({user})")),
                 };
@@ -160,7 +161,7 @@ impl Manager {
     /// If one that cannot wait is in use. What went is to be offered again by the caller.
     pub(super) fn suspend_all(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let has_failed = self.has_failed(&volume.name);
-        let can_wait = |export: &Export| !has_failed && self.data().outlives_its_pool(volume, export);
+        let can_wait = |export: &Export| !has_failed && self.data().outlives(volume, export, Absence::PoolRestarts);
         self.offered(volume).iter().filter(|export| !can_wait(export)).try_for_each(|export| self.check_one_unused(volume, *export))?;
         self.offered(volume).iter().try_for_each(|export| {
             let how = if can_wait(export) { Withdrawal::PoolRestarts } else { Withdrawal::IfUnused };
@@ -171,7 +172,7 @@ impl Manager {
     /// Whether all clients of the volume can wait while its pool is stopped and started.
     pub(super) fn all_can_wait(&self, volume: &VolumeRecord) -> bool {
         let has_failed = self.has_failed(&volume.name);
-        self.offered(volume).iter().all(|export| !has_failed && self.data().outlives_its_pool(volume, export))
+        self.offered(volume).iter().all(|export| !has_failed && self.data().outlives(volume, export, Absence::PoolRestarts))
     }
 
     /// # Errors
@@ -227,7 +228,7 @@ impl Manager {
             Some((export, place.to_owned()))
         });
         let Some((export, lost)) = offered else { return };
-        if !self.data().loop_is_lost(name) {
+        if !self.data().device_is_lost(name) {
             return;
         }
         if let Err(error) = self.withdraw_one(volume, export, Withdrawal::Forced) {
@@ -289,7 +290,7 @@ impl Manager {
     fn stays(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> bool {
         match how {
             Withdrawal::PoolRestarts => true,
-            Withdrawal::DaemonEnds => self.data().outlives_a_stop(volume, export),
+            Withdrawal::DaemonEnds => self.data().outlives(volume, export, Absence::DaemonStops),
             Withdrawal::IfUnused | Withdrawal::Forced => false,
         }
     }

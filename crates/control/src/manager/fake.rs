@@ -5,7 +5,7 @@
 //! volume stands for its data: clients write version numbers.
 
 use crate::datapath::{
-    CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, StrayedFile,
+    Absence, CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, StrayedFile,
     WaitingFor, Withdrawal,
 };
 use crate::error::{ControlError, Kind};
@@ -385,10 +385,6 @@ impl DataPath for World {
         self.erase(pool, from_bytes, length_bytes)
     }
 
-    fn outlives_its_pool(&self, _volume: &VolumeRecord, _export: &Export) -> bool {
-        self.inside().disks.can_wait
-    }
-
     fn end_kept(&self, volume: &VolumeRecord) {
         self.inside().nobody_waits(&volume.name);
     }
@@ -581,8 +577,11 @@ impl DataPath for World {
         self.held(volume, export)
     }
 
-    fn outlives_a_stop(&self, _volume: &VolumeRecord, export: &Export) -> bool {
-        export.is_device() && self.inside().outlives
+    fn outlives(&self, _volume: &VolumeRecord, export: &Export, absence: Absence) -> bool {
+        match absence {
+            Absence::DaemonStops => export.is_device() && self.inside().outlives,
+            Absence::PoolRestarts => self.inside().disks.can_wait,
+        }
     }
 
     fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {

@@ -16,7 +16,6 @@ use crate::error::{ControlError, Kind};
 use crate::human;
 use crate::names::Named;
 use crate::state::{ShareRecord, VolumeRecord};
-use crate::words::Export;
 use types::VOLUME_BYTES_MAX;
 
 impl Manager {
@@ -88,20 +87,17 @@ impl Manager {
     pub(super) fn reach_of_size(&self, volume: &VolumeRecord, warnings: &[String]) -> Reach {
         let has_device = warnings.is_empty() || self.renew_idle_device(volume);
         let mut told = if has_device { Vec::new() } else { warnings.to_vec() };
-        let (mut nbd, mut machines) = (false, false);
         for export in self.offered(volume) {
-            match export {
-                Export::Nbd | Export::NbdTcp(_) | Export::NbdTls(_) => nbd = true,
-                Export::VhostUser(_) => machines = true,
-                _ if has_device => {
+            match export.way().growth {
+                Some(how) if told.iter().any(|known| known == how) => {}
+                Some(how) => told.push(how.to_owned()),
+                None if has_device => {
                     let place = self.memory().volumes.get(&volume.name).and_then(|live| live.exports.get(&export).cloned());
                     told.push(format!("users of {} have it", place.unwrap_or_else(|| format!("the export {export}"))));
                 }
-                _ => {}
+                None => {}
             }
         }
-        told.extend(machines.then(|| "virtual machines have it".to_owned()));
-        told.extend(nbd.then(|| "NBD clients see it when they connect anew".to_owned()));
         if has_device {
             told.extend(self.refresh_shares(volume));
         } else {

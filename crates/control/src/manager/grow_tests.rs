@@ -104,7 +104,7 @@ fn a_device_that_grew_is_told_of_once_and_served_when_asked() {
 /// Who asks for growth learns who has it, and asks again once nobody uses what could not be told.
 #[test]
 fn a_block_device_that_keeps_its_size_is_in_the_answer_until_it_is_mended() {
-    let world = world_with(vec![Export::Loop, Export::Nbd]);
+    let world = world_with(vec![Export::LOOP, Export::NBD]);
     let manager = open(&world);
     resize(&world, 2 * GIB);
     world.inside().disks.keeps_size = true;

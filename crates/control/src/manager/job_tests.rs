@@ -44,7 +44,7 @@ fn add(manager: &Manager) {
         name: "v".into(),
         pool: "p".into(),
         backing: "/dev/disk".into(),
-        exports: vec![Export::Loop],
+        exports: vec![Export::LOOP],
         sector_bytes: None,
         options,
     };
@@ -353,7 +353,7 @@ fn what_hearth_has_is_known_by_any_name() {
     let whole = find("/dev/free");
     let told = "its partition /dev/disk is the backing device of volume v";
     assert_eq!((whole.state, whole.told.as_str(), whole.can_be_ssd), (DeviceState::InUse, told, false));
-    manager.set_live_volume("v", |live| drop(live.exports.insert(Export::Loop, "/dev/loop5".into())));
+    manager.set_live_volume("v", |live| drop(live.exports.insert(Export::LOOP, "/dev/loop5".into())));
     world.add_device("/dev/loop5p1", GIB);
     world.inside().devices.get_mut("/dev/loop5p1").expect("it is there").parent = Some("/dev/loop5".into());
     for (path, told) in [

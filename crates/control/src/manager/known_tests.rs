@@ -33,7 +33,7 @@ fn world() -> (World, Manager) {
     for (name, mode, backing) in [("back", "write-back", DISK), ("through", "write-through", "/dev/sdb")] {
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
         let (name, backing) = (name.to_string(), backing.to_string());
-        let add = VolumeAdd { name: name.clone(), pool: "p".into(), backing, exports: vec![Export::Loop], sector_bytes: None, options };
+        let add = VolumeAdd { name: name.clone(), pool: "p".into(), backing, exports: vec![Export::LOOP], sector_bytes: None, options };
         manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
         assert!(world.write(&name, 7));
     }

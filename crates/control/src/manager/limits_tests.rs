@@ -84,7 +84,7 @@ fn a_start_with_less_memory_gives_smaller_ram_tiers() {
 
 fn add(backing: &str, sector_bytes: Option<u32>) -> Action {
     let (name, backing, options) = ("v".to_string(), backing.to_string(), OptionsPatch::default());
-    Action::VolumeAdd(VolumeAdd { name, pool: "a".into(), backing, exports: vec![Export::Loop], sector_bytes, options })
+    Action::VolumeAdd(VolumeAdd { name, pool: "a".into(), backing, exports: vec![Export::LOOP], sector_bytes, options })
 }
 
 #[test]

@@ -38,10 +38,8 @@ impl ExportChange {
 
     /// What is new and can be offered beside what goes: another address, and no second block device.
     pub(super) fn beside(&self) -> Vec<Export> {
-        let gives_place = |export: &Export| {
-            let same_address = |own: &&Export| own.tcp_address().is_some() && own.tcp_address() == export.tcp_address();
-            self.going.iter().any(|own| same_address(&own) || own.is_device() && export.is_device())
-        };
+        let gives_place =
+            |export: &Export| self.going.iter().any(|own| own.shares_place_with(*export) || own.is_device() && export.is_device());
         self.coming.iter().filter(|export| !gives_place(export)).copied().collect()
     }
 
@@ -64,8 +62,7 @@ impl Manager {
     /// With who has the place, or who uses it. Nothing has changed then.
     pub(super) fn check_export_change(&self, volume: &VolumeRecord, change: &ExportChange) -> Result<(), ControlError> {
         // With TLS or without, the address is its own.
-        let is_own =
-            |export: &&Export| change.going.iter().any(|own| own.tcp_address().is_some() && own.tcp_address() == export.tcp_address());
+        let is_own = |export: &&Export| change.going.iter().any(|own| own.shares_place_with(**export));
         let others: Vec<Export> = change.coming.iter().filter(|export| !is_own(export)).copied().collect();
         self.check_exports_free(&others)?;
         change.going.iter().try_for_each(|export| self.check_one_unused(volume, *export))

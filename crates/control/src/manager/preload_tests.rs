@@ -38,7 +38,7 @@ fn with_volume(mode: &str) -> (World, Manager) {
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
     let (name, pool, backing) = ("v".into(), "p".into(), "/dev/disk".into());
-    let add = VolumeAdd { name, pool, backing, exports: vec![Export::Loop], sector_bytes: None, options };
+    let add = VolumeAdd { name, pool, backing, exports: vec![Export::LOOP], sector_bytes: None, options };
     manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
     (world, manager)
 }

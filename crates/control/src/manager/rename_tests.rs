@@ -78,7 +78,7 @@ fn a_volume_is_exported_otherwise_while_it_is_served() {
     };
     refused(&manager, names(None), "--tls-names is for exports with TLS");
     let tls = Export::parse("nbds:127.0.0.1:7000").expect("a word");
-    must(&manager, names(Some(vec![Export::Loop, tls])));
+    must(&manager, names(Some(vec![Export::LOOP, tls])));
     assert_eq!(exported(&manager, "v"), ["loop", "nbds:127.0.0.1:7000"]);
     refused(&manager, export(&["loop"]), "--tls-names is for exports with TLS");
     assert_eq!(world.read("v"), Some(5));

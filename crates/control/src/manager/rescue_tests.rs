@@ -199,7 +199,7 @@ fn what_is_under_way_at_the_disk_is_waited_for() {
 fn a_start_ends_although_users_of_a_device_wait_for_ever() {
     let (world, _) = killed(attach());
     world.inside().dead = false;
-    world.inside().no_export = Some(Export::Block);
+    world.inside().no_export = Some(Export::BLOCK);
     let manager = next(&world);
     assert!(leads_to_volume(&world), "nobody has taken it from its users");
     drop(manager);

@@ -35,7 +35,7 @@ fn two(world: &World, mode: &str) -> Manager {
     for (name, backing, version) in [("a", "/dev/sda", 5), ("b", "/dev/sdb", 6)] {
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
         let (name, backing) = (name.to_string(), backing.to_string());
-        let add = VolumeAdd { name: name.clone(), pool: "p".into(), backing, exports: vec![Export::Loop], sector_bytes: None, options };
+        let add = VolumeAdd { name: name.clone(), pool: "p".into(), backing, exports: vec![Export::LOOP], sector_bytes: None, options };
         manager.handle(Action::VolumeAdd(add)).expect("nothing fails");
         assert!(world.write(&name, version));
     }
@@ -332,7 +332,7 @@ fn a_device_beyond_64_tib_is_refused_wherever_it_enters() {
 fn add_over(backing: &str, mode: &str, read_only: Option<bool>) -> Action {
     let options = OptionsPatch { mode: Some(mode.into()), read_only, ..OptionsPatch::default() };
     let (name, backing) = ("c".to_string(), backing.to_string());
-    Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports: vec![Export::Loop], sector_bytes: None, options })
+    Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports: vec![Export::LOOP], sector_bytes: None, options })
 }
 
 /// A disk that refuses writes: no volume that may be written is made over it, and one that has it later waits until it can be written.

@@ -31,7 +31,7 @@ fn daemon(world: &World) -> Manager {
         on_blank_ssd: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
-    add_volume(&manager, "v", vec![Export::Loop]);
+    add_volume(&manager, "v", vec![Export::LOOP]);
     manager
 }
 
@@ -400,7 +400,7 @@ fn bad_input_gets_a_sentence() {
         assert_eq!(error.kind(), Kind::Usage);
         assert!(error.to_string().contains(problem) && error.remedy().contains(remedy), "{error}; {}", error.remedy());
     }
-    add_volume(&manager, "w", vec![Export::Nbd]);
+    add_volume(&manager, "w", vec![Export::NBD]);
     let error = manager.handle(Action::ShareAdd { volume: "w".into(), add: iscsi() }).expect_err("nothing to share");
     assert!(error.to_string().contains("no block device"), "{error}");
     let unknown = manager.handle(Action::ShareAdd { volume: "x".into(), add: iscsi() }).expect_err("no such volume");
@@ -427,8 +427,8 @@ fn a_disk_is_shared_like_a_volume() {
         }
     };
     let create = |name: &str, exports| DiskCreate { name: name.into(), pool: "p".into(), size_bytes: 16 << 20, exports };
-    done(manager.handle(Action::DiskCreate(create("d", vec![Export::Loop]))));
-    done(manager.handle(Action::DiskCreate(create("n", vec![Export::Nbd]))));
+    done(manager.handle(Action::DiskCreate(create("d", vec![Export::LOOP]))));
+    done(manager.handle(Action::DiskCreate(create("n", vec![Export::NBD]))));
     let add = |volume: &str| manager.handle(Action::ShareAdd { volume: volume.into(), add: iscsi() });
     let refused = add("n").expect_err("it has no block device").refusal().to_string();
     assert!(refused.contains("the disk \"n\" has no block device") && refused.contains("hearth disk set n"), "{refused}");

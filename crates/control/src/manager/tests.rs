@@ -58,7 +58,7 @@ pub(super) fn create() -> Action {
 }
 
 pub(super) fn add(name: &str, backing: &str, mode: &str) -> Action {
-    let (name, backing, exports) = (name.into(), backing.into(), vec![Export::Loop, Export::Nbd]);
+    let (name, backing, exports) = (name.into(), backing.into(), vec![Export::LOOP, Export::NBD]);
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
     Action::VolumeAdd(VolumeAdd { name, pool: "p".into(), backing, exports, sector_bytes: None, options })
 }

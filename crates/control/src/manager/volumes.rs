@@ -180,10 +180,7 @@ impl Manager {
     pub(super) fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
         let state = self.memory().state.clone();
         for export in exports {
-            let is_taken = |other: &Export| match export {
-                Export::VhostUser(Some(_)) => other == export,
-                _ => export.tcp_address().is_some() && other.tcp_address() == export.tcp_address(),
-            };
+            let is_taken = |other: &Export| other.shares_place_with(*export);
             let owner = state.volumes.iter().find(|v| v.exports.iter().any(is_taken));
             let of_disk = || state.disks.iter().find(|disk| disk.exports.iter().any(is_taken));
             let owner = owner.map(|volume| &volume.name).or_else(|| of_disk().map(|disk| &disk.name));
@@ -195,7 +192,7 @@ impl Manager {
                 });
             }
         }
-        exports.iter().filter_map(|export| export.tcp_address()).try_for_each(|address| self.data().check_address(address))
+        exports.iter().try_for_each(|export| self.data().check_export(*export))
     }
 
     pub(super) fn running_pool(&self, name: &str) -> Result<PoolRecord, ControlError> {
@@ -377,7 +374,7 @@ fn changed(before: &Options, now: &Options) -> String {
 
 /// Names without an export that asks for them would keep nobody out.
 pub(super) fn check_tls_names(options: &Options, exports: &[Export]) -> Result<(), ControlError> {
-    if options.tls_names.is_empty() || exports.iter().any(|export| matches!(export, Export::NbdTls(_))) {
+    if options.tls_names.is_empty() || exports.iter().any(|export| export.way().has_tls) {
         return Ok(());
     }
     let remedy = "leave out --tls-names, or give --export nbd:IP:PORT --tls with it".to_string();

@@ -94,7 +94,7 @@ impl Manager {
             let memory = self.memory();
             memory.state.exported().into_iter().filter(|volume| memory.state.disk(&volume.name).is_some()).collect()
         };
-        for volume in attached.iter().chain(&disks).filter(|v| self.data().loop_is_lost(&v.name) && !self.is_stopping()) {
+        for volume in attached.iter().chain(&disks).filter(|v| self.data().device_is_lost(&v.name) && !self.is_stopping()) {
             self.renew_lost_loop(volume);
         }
         watched.names.retain(|name| self.is_nameless(name));

@@ -12,7 +12,6 @@ use engine::disks::{self, Mended};
 use engine::medium::Medium;
 use format::disks::{DiskPlace, DiskTable, Piece};
 use runtime::{BareVolumeOptions, DeviceOptions, Part, SsdMedium};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 impl Machine {
@@ -126,14 +125,9 @@ impl Machine {
                 return Err(failed(&error, ""));
             }
         };
-        let live = LiveVolume {
-            reference,
-            backing: Mutex::new(Some(Backing { device, opened })),
-            cached: None,
-            loop_export: Mutex::default(),
-            vhost_user: Mutex::new(BTreeMap::new()),
-            ublk_export: Mutex::default(),
-        };
+        let owner = export::Owner(u128::from_be_bytes(disk.uuid.0));
+        let backing = Mutex::new(Some(Backing { device, opened }));
+        let live = LiveVolume { owner, reference, backing, cached: None };
         let sector_bytes = live.reference.logical_block_bytes();
         locked(&self.volumes).insert(disk.name.clone(), Arc::new(live));
         Ok(sector_bytes)
@@ -141,8 +135,9 @@ impl Machine {
 
     /// Serves a disk with the size of its record, which has grown.
     pub(super) fn grow_part(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
-        self.runtime.grow_parts(&self.volume(&disk.name)?.reference, parts_of(disk));
-        Ok(self.capacity_changed(&disk.name))
+        let live = self.volume(&disk.name)?;
+        self.runtime.grow_parts(&live.reference, parts_of(disk));
+        Ok(self.capacity_changed(&live))
     }
 }
 

@@ -1,11 +1,9 @@
 //! A backing device has grown under a volume that is served.
 
+use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
-use fuse::LoopExport;
-use ublk::UblkExport;
-use vhost_user::VhostUserExport;
 
 impl Machine {
     /// How large the device is that the volume has open.
@@ -35,18 +33,11 @@ impl Machine {
             };
             grown.map_err(|e| failed(&e, "see the log, then try again"))?;
         }
-        Ok(self.capacity_changed(&record.name))
+        Ok(self.capacity_changed(&live))
     }
 
-    /// The volume has grown, and requests behind its old end are served: every export that can tells its users. NBD has no word for that: its
-    /// clients see the new size when they connect, or ask for it (`NBD_OPT_INFO`).
-    pub(super) fn capacity_changed(&self, volume: &str) -> Vec<String> {
-        let Ok(volume) = self.volume(volume) else { return Vec::new() };
-        let size_bytes = volume.reference.size_bytes();
-        locked(&volume.vhost_user).values().for_each(VhostUserExport::capacity_changed);
-        let told = locked(&volume.loop_export).as_mut().map(|made: &mut LoopExport| made.capacity_changed(size_bytes));
-        let device = locked(&volume.ublk_export).as_ref().map(UblkExport::handle);
-        let told_ublk = device.and_then(|device| device.set_size(size_bytes).err());
-        told.and_then(Result::err).into_iter().chain(told_ublk.map(|error| error.to_string())).collect()
+    /// The volume has grown, and requests behind its old end are served: every export that can informs its users.
+    pub(super) fn capacity_changed(&self, live: &LiveVolume) -> Vec<String> {
+        self.exporters.grow(live.owner, live.reference.size_bytes())
     }
 }

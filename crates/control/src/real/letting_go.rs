@@ -45,7 +45,7 @@ impl Machine {
             told = self.let_go(pool, *place, record.id)?.err().map(|failure| failure.to_string());
             self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
         }
-        self.keep_what_did_not_go(record, &live);
+        self.exporters.detached(&super::exports::volume_of(record));
         locked(&self.volumes).remove(&record.name);
         Ok(told.or(self.close_flushed(&live, record)))
     }

@@ -1,6 +1,5 @@
 //! The data path on a real machine: the runtime, its devices, pools and exports, behind [`DataPath`].
 
-mod addresses;
 pub(crate) mod assembly;
 mod check;
 pub(crate) mod content;
@@ -12,9 +11,9 @@ mod figures;
 mod finding;
 mod growth;
 mod insight;
-mod kept;
 #[cfg(test)]
 mod large_tests;
+mod leftovers;
 mod letting_go;
 mod looking;
 pub(crate) mod looking_into;
@@ -29,14 +28,14 @@ mod probe;
 pub(crate) mod records;
 mod shares;
 mod swap;
-mod ublk_exports;
-mod vhost_user;
+#[cfg(test)]
+mod toy_export_tests;
 mod volumes;
 mod waits;
 mod warm;
 
-pub use exports::clear_killed_export;
-pub use kept::{EndedExports, clear_left_exports, end_held_exports, end_kept_exports, end_ublk_devices_of};
+pub use fuse::clear_killed_export;
+pub use leftovers::{EndedExports, clear_left_exports, end_held_exports, end_kept_exports, end_ublk_devices_of};
 pub use mapped::KernelMapper;
 pub use naming::volume_of_device;
 pub use own_volumes::check_own_place;
@@ -57,10 +56,10 @@ use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
 use engine::api::Command;
+use export::{Absence, Exporters, Kept, Site};
 use keeper::Keeper;
 use runtime::{Endpoint, EndpointGroup, Histogram, Runtime, RuntimeOptions, VolumeRef};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -94,6 +93,8 @@ pub struct MachineOptions {
     pub stable_names: bool,
     /// Who keeps exports alive when this process ends; `None`: nobody.
     pub keeper: Option<Keeper>,
+    /// Makes the exporters that this program has.
+    pub exporters: fn(&Arc<Site>) -> Exporters,
     /// Where it reports to.
     pub notices: Sender<Notice>,
 }
@@ -102,20 +103,16 @@ pub struct MachineOptions {
 pub struct Machine {
     runtime: Arc<Runtime>,
     mapper: KernelMapper,
-    export_directory: PathBuf,
-    certificates: PathBuf,
-    /// Once an export has needed it.
-    tls: Mutex<Option<Arc<nbd::Tls>>>,
-    stable_names: bool,
+    /// What exporters share.
+    site: Arc<Site>,
+    exporters: Exporters,
     notices: Sender<Notice>,
     pools: Mutex<BTreeMap<String, Arc<pools::LivePool>>>,
     volumes: Mutex<BTreeMap<String, Arc<volumes::LiveVolume>>>,
-    servers: Mutex<exports::Servers>,
-    kept: kept::KeptExports,
-    ublk: ublk_exports::UblkExports,
+    /// Writes that were acknowledged in pools that ended as by a crash, and may not be durable: by shard, up to which group the SSD should have
+    /// them; `None`: not known.
+    unflushed: Mutex<BTreeMap<Uuid, Option<BTreeMap<u16, u64>>>>,
     targets: Targets,
-    /// Held while the NBD server is left to the next daemon.
-    leaving_nbd: Mutex<()>,
     /// Room that was erased for a disk which the table of the pool's SSD does not have yet.
     erased: Mutex<BTreeMap<Uuid, Vec<(u64, u64)>>>,
     /// Volume names by pool and place, for what the shards report.
@@ -128,8 +125,6 @@ pub struct Machine {
     in_use: Mutex<Vec<waits::InUse>>,
     /// Devices that were asked for a block by who looked at them, and have not answered.
     asked: Mutex<BTreeMap<String, probe::Asked>>,
-    /// When the daemon ends, once that is known.
-    end_by: OnceLock<Instant>,
 }
 
 impl Machine {
@@ -145,21 +140,26 @@ impl Machine {
         let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
         let standing = runtime.standing();
         tracing::info!("reactors: {}, scheduled {}; processors {}", runtime.reactors(), standing.precedence, standing.cpu_latency);
-        Ok(Machine {
-            runtime,
-            targets: shares::targets_of(&options.export_directory),
-            mapper: KernelMapper { export_directory: options.export_directory.clone() },
-            export_directory: options.export_directory,
+        let targets = shares::targets_of(&options.export_directory);
+        let mapper = KernelMapper { export_directory: options.export_directory.clone() };
+        let site = Arc::new(Site {
+            runtime: runtime.clone(),
+            directory: options.export_directory,
             certificates: options.certificates,
-            tls: Mutex::default(),
-            stable_names: options.stable_names,
+            has_stable_names: options.stable_names,
+            kept: Kept::new(options.keeper),
+            end_by: OnceLock::new(),
+        });
+        Ok(Machine {
+            exporters: (options.exporters)(&site),
+            runtime,
+            site,
+            targets,
+            mapper,
             notices: options.notices,
             pools: Mutex::default(),
             volumes: Mutex::default(),
-            servers: Mutex::default(),
-            kept: kept::KeptExports::new(options.keeper),
-            ublk: ublk_exports::UblkExports::new(),
-            leaving_nbd: Mutex::default(),
+            unflushed: Mutex::default(),
             erased: Mutex::default(),
             names_by_place: Arc::default(),
             looked: Mutex::default(),
@@ -167,7 +167,6 @@ impl Machine {
             counting: looking::Counting::default(),
             in_use: Mutex::default(),
             asked: Mutex::default(),
-            end_by: OnceLock::new(),
         })
     }
 
@@ -408,7 +407,7 @@ impl DataPath for Machine {
     }
 
     fn check_quiet(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.check_ublk_is_quiet(volume)
+        Ok(self.exporters.check_quiet(&exports::volume_of(volume))?)
     }
 
     fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
@@ -466,7 +465,7 @@ impl DataPath for Machine {
     fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
         let pending = self.change_options(volume)?;
         // Last: a change that fails leaves the names that were in force.
-        self.set_tls_names(volume);
+        self.exporters.set_names(&exports::volume_of(volume));
         Ok(pending)
     }
 
@@ -495,54 +494,47 @@ impl DataPath for Machine {
     }
 
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
-        self.offer(volume, export)
+        self.offer(volume, *export)
     }
 
-    fn check_address(&self, address: SocketAddr) -> Result<(), ControlError> {
-        addresses::check(address)
+    fn check_export(&self, export: Export) -> Result<(), ControlError> {
+        Ok(self.exporters.check(export)?)
     }
 
     fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<Option<String>, ControlError> {
-        self.withdraw(volume, export, how)
+        self.withdraw(volume, *export, how)
     }
 
     fn stable_name(&self, volume: &str) -> Option<Result<String, String>> {
         self.keep_stable_name(volume)
     }
 
-    fn outlives_a_stop(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        matches!(export, Export::VhostUser(_)) || export.is_device() && self.device_outlives_a_stop(volume)
-    }
-
-    fn outlives_its_pool(&self, volume: &VolumeRecord, export: &Export) -> bool {
-        match export {
-            Export::Nbd => true,
-            export => export.is_device() && self.device_outlives_its_pool(volume),
-        }
+    fn outlives(&self, volume: &VolumeRecord, export: &Export, absence: Absence) -> bool {
+        self.users_outlive(volume, *export, absence)
     }
 
     fn end_kept(&self, volume: &VolumeRecord) {
-        self.end_kept_of(volume);
+        self.exporters.end_waiting(&exports::volume_of(volume));
     }
 
     fn expect_exports(&self, volumes: &[VolumeRecord]) {
-        self.expect_nbd(volumes);
+        self.expect(volumes);
     }
 
     fn close_kept(&self, known: &[VolumeRecord], busy: &[String]) -> Vec<String> {
-        self.close_kept_exports(known, busy)
+        self.close_overdue(known, busy)
     }
 
-    fn loop_is_lost(&self, volume: &str) -> bool {
-        Machine::loop_is_lost(self, volume)
+    fn device_is_lost(&self, volume: &str) -> bool {
+        Machine::device_is_lost(self, volume)
     }
 
     fn not_served(&self, volume: &VolumeRecord) {
-        self.clear_leftovers(volume);
+        self.exporters.clear(&exports::volume_of(volume));
     }
 
     fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
-        self.user_of(volume, export)
+        self.user_of(volume, *export)
     }
 
     fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
@@ -566,12 +558,11 @@ impl DataPath for Machine {
     }
 
     fn finish(&self) {
-        self.end_suspended();
-        self.end_servers();
+        self.exporters.finish();
     }
 
     fn end_by(&self, at: Instant) {
-        self.end_by.get_or_init(|| at);
+        self.site.end_by.get_or_init(|| at);
     }
 
     fn waiting_for(&self) -> Vec<WaitingFor> {

@@ -1,11 +1,11 @@
 //! Block devices of this very daemon, found below a path: what lies on one waits for the daemon, so the daemon must not wait for it.
 
-use super::exports::MOUNTS;
 use super::{Machine, devices, failed};
 use crate::error::{ControlError, Kind};
 use crate::state::VolumeRecord;
 use device::below::{BlockBelow, FoundBelow, find_below};
 use device::system::SystemView;
+use fuse::MOUNTS;
 use std::path::Path;
 use targets::names;
 
@@ -13,7 +13,7 @@ impl Machine {
     /// Which of these volumes lies below a path, and the way to it.
     pub(super) fn volume_below(&self, spec: &str, volumes: &[VolumeRecord]) -> Result<Option<(String, String)>, ControlError> {
         let spec = devices::parse(spec)?;
-        let mut is_it = |block: &BlockBelow| volume_of(block, &self.export_directory, volumes);
+        let mut is_it = |block: &BlockBelow| volume_of(block, &self.site.directory, volumes);
         let found = find_below(spec.path(), &SystemView::default(), &mut is_it);
         let found = found.map_err(|error| failed(&error, "run the daemon where /proc and /sys are mounted"))?;
         Ok(found.map(|FoundBelow { found, way }| (found, way)))

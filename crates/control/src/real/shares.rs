@@ -23,20 +23,20 @@ impl Machine {
         });
         let share = Share { chap: chap.transpose()?, ..without_secrets(volume, share, device) };
         let offered = self.targets.offer(&share).map_err(|error| told(volume, share.protocol, &error))?;
-        self.kept.note_shared(volume, true);
+        self.exporters.note_shared(&super::exports::volume_of(volume), true);
         Ok(offered)
     }
 
     pub(super) fn withdraw_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
         // When the daemon ends, what still waits ends with the block device.
-        let targets = match self.end_by.get() {
+        let targets = match self.site.end_by.get() {
             Some(_) => self.targets.clone().with_limits(ENDING_LIMIT, ENDING_LIMIT),
             None => self.targets.clone(),
         };
         let removed = targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
         let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
         if !others {
-            self.kept.note_shared(volume, false);
+            self.exporters.note_shared(&super::exports::volume_of(volume), false);
         }
         removed
     }

@@ -1,23 +1,20 @@
 //! Volumes: attached to their pool's shards or alone on their backing device, and the commands that concern them.
 
+use super::exports::{owner, volume_of};
 use super::pools::LivePool;
 use super::{Machine, devices, failed, locked};
 use crate::datapath::{DeviceUse, Pending, Sample};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
-use crate::words::Export;
 use device::{Access, BlockingDevice, DeviceSpec, OpenDevice};
 use engine::api::{Command, VolumeOptions};
 use engine::shard::Proof;
-use fuse::LoopExport;
+use export::Owner;
 use runtime::{AttachOptions, BareVolumeOptions, CommandTicket, DeviceOptions, DeviceRef, VolumeRef};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
-use ublk::UblkExport;
-use vhost_user::VhostUserExport;
 
 /// How long requests in flight may take when a volume goes, and commands that end when they are answered: what a disk that
 /// spins up and retries needs.
@@ -25,15 +22,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A volume that is attached.
 pub(super) struct LiveVolume {
+    /// Its UUID.
+    pub(super) owner: Owner,
     pub(super) reference: VolumeRef,
     /// Taken out when the volume goes.
     pub(super) backing: Mutex<Option<Backing>>,
     /// Its pool and its place there; `None`: alone on its backing device.
     pub(super) cached: Option<(Arc<LivePool>, VolumeIndex)>,
-    pub(super) loop_export: Mutex<Option<LoopExport>>,
-    /// Its disks for virtual machines.
-    pub(super) vhost_user: Mutex<BTreeMap<Export, VhostUserExport>>,
-    pub(super) ublk_export: Mutex<Option<UblkExport>>,
 }
 
 /// A backing device in use: locked while the value lives.
@@ -82,14 +77,7 @@ impl Machine {
                 return Err(failed(&error, ""));
             }
         };
-        let live = LiveVolume {
-            reference,
-            backing: Mutex::new(Some(backing)),
-            cached: None,
-            loop_export: Mutex::default(),
-            vhost_user: Mutex::default(),
-            ublk_export: Mutex::default(),
-        };
+        let live = LiveVolume { owner: owner(record), reference, backing: Mutex::new(Some(backing)), cached: None };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
     }
@@ -114,14 +102,7 @@ impl Machine {
         };
         let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
         let backing = Mutex::new(Some(backing));
-        let live = LiveVolume {
-            reference,
-            backing,
-            cached: Some((pool, place)),
-            loop_export: Mutex::default(),
-            vhost_user: Mutex::default(),
-            ublk_export: Mutex::default(),
-        };
+        let live = LiveVolume { owner: owner(record), reference, backing, cached: Some((pool, place)) };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
         Ok(())
     }
@@ -138,7 +119,7 @@ impl Machine {
         if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
             self.forget_place(pool, *place, record.id)?;
         }
-        self.keep_what_did_not_go(record, &live);
+        self.exporters.detached(&volume_of(record));
         locked(&self.volumes).remove(&record.name);
         let backing = locked(&live.backing).take();
         match (&live.cached, backing) {
@@ -245,7 +226,10 @@ impl Machine {
             return Err(failed(&format!("{} was opened read-only", record.backing), &remedy));
         }
         self.enter_volume(&pool, record)?;
-        protect_devices(&live, record.options.read_only)?;
+        // What opens or mounts the block device asks the device whether it takes writes.
+        if live.reference.read_only() != record.options.read_only {
+            self.exporters.set_read_only(live.owner, record.options.read_only)?;
+        }
         let ticket = self
             .runtime
             .set_options(&pool.handle, &live.reference, VolumeOptions::from(&record.options))
@@ -261,17 +245,6 @@ impl Machine {
             .map_err(|e| failed(&e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
-}
-
-/// The volume's block device refuses writes, or takes them, as the volume is about to: what opens or mounts it asks the device.
-fn protect_devices(live: &LiveVolume, read_only: bool) -> Result<(), ControlError> {
-    if live.reference.read_only() == read_only {
-        return Ok(());
-    }
-    let by_loop = locked(&live.loop_export).as_ref().map(|made| made.set_read_only(read_only));
-    let ublk = locked(&live.ublk_export).as_ref().map(UblkExport::handle);
-    let by_ublk = ublk.map(|device| device.set_read_only(read_only).map_err(|error| error.to_string()));
-    by_loop.into_iter().chain(by_ublk).collect::<Result<(), String>>().map_err(|problem| failed(&problem, ""))
 }
 
 /// Compares blocks of a backing device with what is known of them.

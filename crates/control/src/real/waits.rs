@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 /// How long reactors may take to say what they wait for: they never wait for a device themselves.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Whatever the end of the daemon leaves: what does not wait for a device needs this much at most.
-const PATIENCE_MIN: Duration = Duration::from_secs(1);
 /// How long a device may take for one blocking step, such as being opened or flushed: a disk that spins up takes ten seconds, a command
 /// that the kernel repeats half a minute.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
@@ -56,13 +54,12 @@ impl Machine {
 
     /// How long to wait for something that may take `usual`: less when the daemon is about to end.
     pub(super) fn patience(&self, usual: Duration) -> Duration {
-        let left = self.end_by.get().map(|at| at.saturating_duration_since(Instant::now()).max(PATIENCE_MIN));
-        left.map_or(usual, |left| left.min(usual))
+        self.site.patience(usual)
     }
 
     /// Whether the daemon is about to end.
     pub(super) fn is_ending(&self) -> bool {
-        self.end_by.get().is_some()
+        self.site.is_ending()
     }
 
     /// Makes blocking calls on a device from a thread of their own, which is left behind if they do not come back.

@@ -1,4 +1,4 @@
-//! The whole state, recounted. Run by the simulator after every step and by tests; too slow for production.
+//! The whole state, recounted. Run by the simulator (after each 64th step, in short runs after each) and by tests; too slow for production.
 
 use super::Shard;
 use crate::key::{Key, Map};

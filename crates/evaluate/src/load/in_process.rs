@@ -73,6 +73,7 @@ impl InProcess {
             certificates: scratch.join("pki"),
             stable_names: false,
             keeper: None,
+            exporters: export::Exporters::none,
             notices: sender,
         };
         let machine = Machine::start(options).map_err(told)?;

@@ -24,6 +24,7 @@ fn machine(place: &std::path::Path) -> Option<(Machine, VolumeRecord)> {
         certificates: place.join("pki"),
         stable_names: false,
         keeper: None,
+        exporters: export::Exporters::none,
         notices,
     };
     let machine = match Machine::start(options) {
