@@ -1,20 +1,18 @@
-//! Documents for users: lines that fit, and no phrases that strangers stumbled over.
+//! Words: phrases that strangers stumbled over must not come back, the rest of the dialect may only become less, lines of documents fit.
 
-use crate::shown;
-use std::path::{Path, PathBuf};
+use crate::code::{Source, Tree, each_level};
+use crate::ratchet::{Count, Kind};
+use std::collections::BTreeMap;
 
 /// Characters of a line of text at most, outside of tables, code and links.
 const COLUMNS_MAX: usize = 100;
 
-/// The documents that are held to it.
+/// The documents whose lines are held to it.
 const DOCUMENTS: [&str; 7] =
     ["README.md", "docs/api.md", "docs/commands.md", "docs/configuration.md", "docs/failures.md", "docs/glossary.md", "docs/service.md"];
 
-/// Crates whose texts users read.
-const SPEAKERS: [&str; 6] = ["control", "device", "fuse", "hearth", "nbd", "rest"];
-
 /// Where documentation in the source becomes help or the API's description.
-const HELP: [&str; 3] = ["hearth/src/cli.rs", "control/src/api", "rest/src/routes"];
+const HELP: [&str; 3] = ["crates/hearth/src/cli.rs", "crates/control/src/api", "crates/rest/src/routes"];
 
 /// Phrases, and what to write instead. The second part of each is apart, so that this file does not complain about itself.
 const PHRASES: [(&str, &str, &str); 12] = [
@@ -32,25 +30,47 @@ const PHRASES: [(&str, &str, &str); 12] = [
     ("mend", " it", "fix it"),
 ];
 
-/// Complaints, one a line found. `files` are the Rust sources.
-pub fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for document in DOCUMENTS {
-        let Ok(text) = std::fs::read_to_string(root.join(document)) else {
-            complaints.push(format!("{document} cannot be read"));
-            continue;
-        };
-        complaints
-            .extend(long_lines(&text).map(|(number, length)| format!("{document}:{number}: {length} characters, more than {COLUMNS_MAX}")));
-        complaints.extend(odd_phrases(&text).map(|(number, found)| format!("{document}:{number}: {found}")));
+/// Words of the dialect.
+const DIALECT: [(&str, &str); 5] = [("to", "ld"), ("no", "body"), ("an", "ew"), ("who", "ever"), ("goes", " home")];
+
+/// Phrases in what people read.
+const ODD: Kind = Kind { name: "phrases", goal: 0, what: "phrases that readers stumble over" };
+
+/// The dialect in what people read.
+const WORDS: Kind = Kind { name: "words", goal: 0, what: "words of the dialect in texts" };
+
+/// Complaints about lines of documents that are too long.
+pub fn check(documents: &[(String, String)]) -> Vec<String> {
+    let held = documents.iter().filter(|(name, _)| DOCUMENTS.contains(&name.as_str()));
+    let complaint = |(name, text): &(String, String)| {
+        long_lines(text).map(|(line, length)| format!("{name}:{line}: {length} characters, more than {COLUMNS_MAX}")).collect::<Vec<_>>()
+    };
+    held.flat_map(complaint).collect()
+}
+
+/// Phrases and dialect, by document and by crate.
+pub fn count(documents: &[(String, String)], sources: &[Source]) -> Vec<Count> {
+    let mut counts = BTreeMap::new();
+    for (name, text) in documents {
+        text.lines().zip(1..).for_each(|(line, number)| add(&mut counts, name, line, &format!("{name}:{number}")));
     }
-    let speaks = |file: &&PathBuf| SPEAKERS.iter().any(|name| file.starts_with(root.join("crates").join(name).join("src")));
-    for file in files.iter().filter(speaks) {
-        let Ok(text) = std::fs::read_to_string(file) else { continue };
-        let help = HELP.iter().any(|place| file.starts_with(root.join("crates").join(place)));
-        complaints.extend(odd_phrases(&literals(&text, help)).map(|(number, found)| format!("{}:{number}: {found}", shown(root, file))));
+    for source in sources {
+        for (text, line) in texts(source).into_iter().chain([(source.first_line.as_str(), 1)]) {
+            add(&mut counts, &source.krate, text, &format!("{}:{line}", source.path));
+        }
     }
-    complaints
+    counts.into_values().collect()
+}
+
+/// Counts what is in one text, which stands at `at`.
+fn add(counts: &mut BTreeMap<(&'static str, String), Count>, place: &str, text: &str, at: &str) {
+    for (kind, found) in [(ODD, odd_phrases(text)), (WORDS, dialect(text))] {
+        if let Some(last) = found.last() {
+            let none = Count { kind, place: place.into(), found: 0, example: String::new() };
+            let count = counts.entry((kind.name, place.into())).or_insert(none);
+            (count.found, count.example) = (count.found + found.len(), format!("{at}, {last}"));
+        }
+    }
 }
 
 /// Numbers and lengths of lines that are too long.
@@ -65,30 +85,51 @@ fn long_lines(text: &str) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-fn odd_phrases(text: &str) -> impl Iterator<Item = (usize, String)> {
-    text.lines().enumerate().flat_map(|(index, line)| {
-        let found = PHRASES.iter().filter(|(one, two, _)| line.contains(&format!("{one}{two}")));
-        found.map(move |(one, two, better)| (index + 1, format!("\"{one}{two}\": write for instance \"{better}\""))).collect::<Vec<_>>()
-    })
+/// What is to be said otherwise, and how.
+fn odd_phrases(text: &str) -> Vec<String> {
+    let found = |(one, two, better): &(&str, &str, &str)| {
+        let phrase = format!("{one}{two}");
+        let times = text.matches(&phrase).count();
+        vec![format!("\"{phrase}\": write for instance \"{better}\""); times]
+    };
+    PHRASES.iter().flat_map(found).collect()
 }
 
-/// The lines of a source with only what stands behind their first quote; comments and tests are left out. With `help`,
-/// documentation counts too.
-fn literals(source: &str, help: bool) -> String {
-    let shipped = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let line = |line: &str| {
-        let code = line.trim_start();
-        if let Some(words) = code.strip_prefix("///").filter(|_| help) {
-            return words.to_string();
-        }
-        if code.starts_with("//") { String::new() } else { code.split_once('"').map_or(String::new(), |(_, quoted)| quoted.into()) }
+/// Words of the dialect in a text.
+fn dialect(text: &str) -> Vec<String> {
+    let text = text.to_ascii_lowercase();
+    let is_word = |at: usize, end: usize| {
+        let inside = |c: char| c.is_alphanumeric() || c == '_';
+        !text[..at].ends_with(inside) && !text[end..].starts_with(inside)
     };
-    shipped.lines().map(|l| line(l) + "\n").collect()
+    let found = |(one, two): &(&str, &str)| {
+        let word = format!("{one}{two}");
+        let times = text.match_indices(&word).filter(|(at, _)| is_word(*at, at + word.len())).count();
+        vec![format!("\"{word}\""); times]
+    };
+    DIALECT.iter().flat_map(found).collect()
+}
+
+/// Strings of a source with their lines, and documentation where it becomes help.
+fn texts(source: &Source) -> Vec<(&str, usize)> {
+    let help = HELP.iter().any(|place| source.path.starts_with(place));
+    let mut texts = Vec::new();
+    each_level(&source.trees, &mut |level| {
+        let documentation = !help && level.first().and_then(Tree::word) == Some("doc");
+        let text = |tree: &'_ Tree| matches!(tree, Tree::Text(..)) && !documentation;
+        texts.extend(level.iter().filter(|tree| text(tree)).filter_map(|tree| match tree {
+            Tree::Text(text, line) => Some((text.as_str(), *line)),
+            Tree::Word(..) | Tree::Sign(_) | Tree::Number | Tree::Group(_) => None,
+        }));
+    });
+    texts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::lex;
+    use crate::ratchet::Limits;
 
     #[test]
     fn long_lines_count_outside_of_tables_and_code() {
@@ -97,11 +138,32 @@ mod tests {
         assert_eq!(long_lines(&text).map(|(number, _)| number).collect::<Vec<_>>(), [1, 8]);
     }
 
+    fn source(path: &str, text: &str) -> Source {
+        let first_line = text.lines().next().unwrap_or_default().into();
+        Source { krate: "k".into(), path: path.into(), first_line, trees: lex(text).unwrap() }
+    }
+
     #[test]
-    fn phrases_are_found_in_texts_and_not_in_comments() {
+    fn phrases_are_found_in_texts_and_documents_and_not_in_comments() {
         let phrase = ["ask a", "gain"].concat();
-        let source = format!("// {phrase}\nlet x = \"then {phrase}\";\n#[cfg(test)]\nmod tests {{\n\"{phrase}\"");
-        assert_eq!(odd_phrases(&literals(&source, false)).map(|(number, _)| number).collect::<Vec<_>>(), [2]);
-        assert_eq!(odd_phrases(&literals(&source.replace("// ", "/// "), true)).count(), 2);
+        let text = format!("//! For a test.\n/// {phrase}\n// {phrase}\nconst A: &str = \"then {phrase}\";");
+        let found =
+            |documents: &[(String, String)], sources: &[Source]| count(documents, sources).iter().map(|count| count.found).sum::<usize>();
+        assert_eq!(found(&[], &[source("crates/k/src/a.rs", &text)]), 1);
+        assert_eq!(found(&[], &[source("crates/rest/src/routes/a.rs", &text)]), 2);
+        assert_eq!(found(&[("docs/internals/a.md".into(), phrase)], &[]), 1);
+        assert_eq!(Limits::default().complaints(&count(&[], &[source("crates/k/src/a.rs", &text)])).len(), 1);
+    }
+
+    #[test]
+    fn more_dialect_than_the_limit_is_a_complaint() {
+        let (word, home) = (["to", "ld"].concat(), ["goes", " home"].concat());
+        let text = format!("//! It is {word}.\n/// {word}\nconst A: [&str; 2] = [\"{word}, {word}\", \"un{word} {word}_at\"];");
+        let counts = count(&[("d.md".into(), format!("It {home}"))], &[source("a", &text)]);
+        let words: Vec<usize> = counts.iter().filter(|count| count.kind == WORDS).map(|count| count.found).collect();
+        assert_eq!(words, [1, 3]);
+        let limits = |of_the_crate: usize| Limits::of(&format!("words d.md 1\nphrases d.md 1\nwords k {of_the_crate}\n")).unwrap();
+        assert!(limits(3).complaints(&counts).is_empty());
+        assert_eq!(limits(2).complaints(&counts).len(), 1);
     }
 }
