@@ -182,6 +182,36 @@ fn pace(prng: &mut Prng, slow: bool) -> Pace {
     Pace { io_ns, flush_ns: io_ns * prng.pick(&[1, 10]), early_per_10k: prng.pick(&[0, 2_000, 5_000]) }
 }
 
+impl VolumePlan {
+    fn draw(theme: Theme, options_of_all: Option<&VolumeOptions>, prng: &mut Prng) -> VolumePlan {
+        VolumePlan {
+            sectors: prng.pick(&[EXTENT_SECTORS, EXTENT_SECTORS / 2 + 24, 2 * EXTENT_SECTORS, 3 * EXTENT_SECTORS / 2 + 5]),
+            first_sectors: 0,
+            zeroed: prng.percent(30),
+            volatile: prng.percent(75),
+            discards: prng.percent(60),
+            options: options_of_all.cloned().unwrap_or_else(|| options(prng)),
+            faults: faults(theme, false, prng),
+            pace: pace(prng, true),
+        }
+    }
+}
+
+impl Mix {
+    fn draw(prng: &mut Prng) -> Mix {
+        Mix {
+            ops: [prng.pick(&[10, 40, 80]), prng.pick(&[20, 40, 80]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 3, 10])],
+            fua_percent: prng.pick(&[0, 8, 30]),
+            hot_blocks: prng.pick(&[2, 8, 32, 128]),
+            hot_percent: prng.pick(&[50, 90, 99]),
+            sizes: [prng.pick(&[0, 5, 20]), prng.pick(&[0, 5]), 40, prng.pick(&[5, 20]), prng.pick(&[0, 4]), prng.pick(&[0, 0, 1])],
+            sequential_percent: prng.pick(&[0, 0, 20, 70]),
+            ranges_percent: 0,
+            end_percent: 0,
+        }
+    }
+}
+
 impl Plan {
     /// The smallest pool and volume, with nothing left to chance but `salt`: for exhaustive runs.
     pub fn tiny(mode: Mode, salt: u64) -> Plan {
@@ -518,31 +548,11 @@ impl Plan {
         let theme = THEMES[prng.weighted(&weights)].0;
         let same_options = prng.percent(50).then(|| options(prng));
         let volume_count: usize = prng.pick(&[1, 1, 2, 3]);
-        let volumes = (0..volume_count)
-            .map(|_| VolumePlan {
-                sectors: prng.pick(&[EXTENT_SECTORS, EXTENT_SECTORS / 2 + 24, 2 * EXTENT_SECTORS, 3 * EXTENT_SECTORS / 2 + 5]),
-                first_sectors: 0,
-                zeroed: prng.percent(30),
-                volatile: prng.percent(75),
-                discards: prng.percent(60),
-                options: same_options.clone().unwrap_or_else(|| options(prng)),
-                faults: faults(theme, false, prng),
-                pace: pace(prng, true),
-            })
-            .collect();
+        let volumes = (0..volume_count).map(|_| VolumePlan::draw(theme, same_options.as_ref(), prng)).collect();
         let segment_bytes = prng.pick(&[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
         let shards = prng.pick(&[1, 1, 2, 3]);
         let segments = prng.between(8, 18);
-        let mix = Mix {
-            ops: [prng.pick(&[10, 40, 80]), prng.pick(&[20, 40, 80]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 3, 10])],
-            fua_percent: prng.pick(&[0, 8, 30]),
-            hot_blocks: prng.pick(&[2, 8, 32, 128]),
-            hot_percent: prng.pick(&[50, 90, 99]),
-            sizes: [prng.pick(&[0, 5, 20]), prng.pick(&[0, 5]), 40, prng.pick(&[5, 20]), prng.pick(&[0, 4]), prng.pick(&[0, 0, 1])],
-            sequential_percent: prng.pick(&[0, 0, 20, 70]),
-            ranges_percent: 0,
-            end_percent: 0,
-        };
+        let mix = Mix::draw(prng);
         let operator_on = prng.percent(60);
         let mut plan = Plan {
             seed,
@@ -584,44 +594,50 @@ impl Plan {
             labels: None,
             releases: false,
         };
-        if plan.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
-            plan.decay_only();
-        }
-        match prng.below(10) {
-            0 | 1 => plan.meddle(prng),
-            2 | 3 => plan.go_round(prng),
-            4 => plan.go_around(),
-            5 => plan.share(&mut Prng::new(seed).fork(12)),
-            _ => {}
-        }
-        plan.rest(&mut Prng::new(seed).fork(13));
-        let own = &mut Prng::new(seed).fork(14);
-        if own.percent(6) {
-            plan.swell(own);
-        }
-        let own = &mut Prng::new(seed).fork(16);
-        if plan.meddles.is_none() && own.percent(8) {
-            plan.check(own);
-        }
-        let own = &mut Prng::new(seed).fork(26);
-        if plan.meddles.is_none() && plan.operator_ns > 0 && own.percent(15) {
-            plan.releases = true;
-            (plan.operator[4], plan.operator_ns) = (5, own.pick(&[300_000, 1_000_000, 10_000_000]));
-        }
-        let own = &mut Prng::new(seed).fork(27);
-        if own.percent(15) {
-            plan.use_ranges(own);
-        }
-        let own = &mut Prng::new(seed).fork(34);
-        if own.percent(6) {
-            plan.enlarge(own);
-        }
+        plan.choose_a_subject(prng);
         plan.keep_sizes();
         let own = &mut Prng::new(seed).fork(29);
         if own.percent(10) {
             plan.grow(own);
         }
         plan
+    }
+
+    /// Some runs are about one thing more than about others. Each draws apart, so that one more does not change what older seeds mean.
+    fn choose_a_subject(&mut self, prng: &mut Prng) {
+        let seed = self.seed;
+        if self.rot_ns > 0 && Prng::new(seed).fork(10).percent(60) {
+            self.decay_only();
+        }
+        match prng.below(10) {
+            0 | 1 => self.meddle(prng),
+            2 | 3 => self.go_round(prng),
+            4 => self.go_around(),
+            5 => self.share(&mut Prng::new(seed).fork(12)),
+            _ => {}
+        }
+        self.rest(&mut Prng::new(seed).fork(13));
+        let own = &mut Prng::new(seed).fork(14);
+        if own.percent(6) {
+            self.swell(own);
+        }
+        let own = &mut Prng::new(seed).fork(16);
+        if self.meddles.is_none() && own.percent(8) {
+            self.check(own);
+        }
+        let own = &mut Prng::new(seed).fork(26);
+        if self.meddles.is_none() && self.operator_ns > 0 && own.percent(15) {
+            self.releases = true;
+            (self.operator[4], self.operator_ns) = (5, own.pick(&[300_000, 1_000_000, 10_000_000]));
+        }
+        let own = &mut Prng::new(seed).fork(27);
+        if own.percent(15) {
+            self.use_ranges(own);
+        }
+        let own = &mut Prng::new(seed).fork(34);
+        if own.percent(6) {
+            self.enlarge(own);
+        }
     }
 
     /// Three in ten runs with content has clients that rest, unless it is about something else.

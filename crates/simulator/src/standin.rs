@@ -230,18 +230,10 @@ impl System for Plain {
         unreachable!("one thread sends itself nothing: {cargo:?}");
     }
 
-    fn command(&mut self, _: u64, command: Command) {
-        let token = match command {
-            Command::SetOptions { token, .. }
-            | Command::Destage { token, .. }
-            | Command::Detach { token, .. }
-            | Command::Release { token, .. }
-            | Command::DropClean { token, .. }
-            | Command::Check { token, .. }
-            | Command::Quiesce { token } => token,
-            _ => return,
-        };
-        self.outputs.push_back(Output::Done(token, Ok(())));
+    fn command(&mut self, _: u64, mut command: Command) {
+        if let Some(token) = pool::commands::token_of(&mut command) {
+            self.outputs.push_back(Output::Done(*token, Ok(())));
+        }
     }
 
     fn tick(&mut self, _: u64) {}

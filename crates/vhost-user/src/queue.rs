@@ -278,7 +278,8 @@ impl Queue {
                 self.finish(cx, head, status, 0);
                 return Ok(());
             }
-            _ => {
+            // Beyond the end.
+            Command::Read { .. } | Command::Write { .. } | Command::Discard(_) | Command::WriteZeroes(_) => {
                 self.finish(cx, head, IO_ERROR, 0);
                 return Ok(());
             }

@@ -149,7 +149,7 @@ impl Session {
 
     /// Does what a message asks; gives what to reply, if the kind of message has a reply.
     fn obey(&mut self, ask: Ask, mut descriptors: Vec<OwnedFd>) -> Result<Answer, Refusal> {
-        let one = |descriptors: &mut Vec<OwnedFd>| match descriptors.len() {
+        let mut descriptor = || match descriptors.len() {
             1 => descriptors.pop().ok_or(Refusal::from("a descriptor is missing")),
             _ => Err(Refusal::from("a message comes with the wrong number of descriptors")),
         };
@@ -165,34 +165,16 @@ impl Session {
             Ask::SetProtocolFeatures(_) => {}
             Ask::Reset => self.reset(),
             Ask::SetMemory(regions) => self.set_memory(&regions, descriptors)?,
-            Ask::AddMemory(region) => {
-                if self.memory.len() >= REGIONS_MAX {
-                    return Err(Refusal(format!("there are {REGIONS_MAX} regions of memory already")));
-                }
-                let region = self.map(&region, &one(&mut descriptors)?)?;
-                let memory = self.memory.with(region).map_err(|_| Refusal::from("regions of memory overlap"))?;
-                self.change_memory(memory)?;
-            }
+            Ask::AddMemory(region) => self.add_memory(&region, &descriptor()?)?,
             Ask::RemoveMemory(region) => {
                 let memory = self.memory.without(region.guest, region.user, region.bytes);
                 self.change_memory(memory.map_err(|_| Refusal::from("a region of memory was never added"))?)?;
             }
             Ask::SetLog { bytes, offset } => {
-                let mapping = self.shared.quota.map(&one(&mut descriptors)?, offset, bytes);
-                let mapping = mapping.map_err(|error| Refusal(format!("the log of written memory {error}")))?;
-                // Kept until the queues have let it go, so that it is unmapped here.
-                let before = self.log.replace(Arc::new(DirtyLog(mapping)));
-                self.tell_all()?;
-                drop(before);
+                self.set_log(bytes, offset, &descriptor()?)?;
                 return said(words(&[bytes, offset]));
             }
-            Ask::SetEntries { queue, entries } => {
-                let facts = stopped(self.queue(queue)?)?;
-                facts.entries = u16::try_from(entries)
-                    .ok()
-                    .filter(|entries| *entries <= ENTRIES_MAX)
-                    .ok_or_else(|| Refusal(format!("a queue of {entries} entries: {ENTRIES_MAX} are the most")))?;
-            }
+            Ask::SetEntries { queue, entries } => self.set_entries(queue, entries)?,
             Ask::SetPlace { queue, logs, descriptors, used, available, log } => {
                 let facts = self.queue(queue)?;
                 facts.place = Place { descriptors, available, used, used_logged: logs.then_some(log) };
@@ -200,33 +182,22 @@ impl Session {
                 self.tell(queue)?;
             }
             Ask::SetBase { queue, base } => stopped(self.queue(queue)?)?.base = base as u16,
-            Ask::GetBase { queue } => {
-                let Stopped { base, in_order } = self.stop_queue(queue)?;
-                if !in_order {
-                    return Err(
-                        "a queue was stopped before what an earlier daemon has left in it was carried out: only its notes tell".into()
-                    );
-                }
-                let body = [queue.to_ne_bytes(), u32::from(base).to_ne_bytes()].concat();
-                return said(body);
-            }
-            Ask::SetKick { queue, has } => {
-                if !has {
-                    return Err("a queue without kicks would have to be looked at all the time".into());
-                }
-                let kick = counter(one(&mut descriptors)?)?;
+            Ask::GetBase { queue } => return said([queue.to_ne_bytes(), self.stop_in_order(queue)?.to_ne_bytes()].concat()),
+            Ask::SetKick { has: false, .. } => return Err("a queue without kicks would have to be looked at all the time".into()),
+            Ask::SetKick { queue, has: true } => {
+                let kick = counter(descriptor()?)?;
                 if self.queue(queue)?.line.is_some() {
                     self.stop_queue(queue)?;
                 }
                 self.start_queue(queue, kick)?;
             }
             Ask::SetCall { queue, has } => {
-                let call = if has { Some(Arc::new(counter(one(&mut descriptors)?)?)) } else { None };
+                let call = if has { Some(Arc::new(counter(descriptor()?)?)) } else { None };
                 self.queue(queue)?.call = call;
                 self.tell(queue)?;
             }
             Ask::SetError { queue, has } => {
-                let error = if has { Some(Arc::new(counter(one(&mut descriptors)?)?)) } else { None };
+                let error = if has { Some(Arc::new(counter(descriptor()?)?)) } else { None };
                 self.queue(queue)?.error = error;
                 self.tell(queue)?;
             }
@@ -234,23 +205,13 @@ impl Session {
                 self.queue(queue)?.enabled = on;
                 self.tell(queue)?;
             }
-            Ask::SetBackChannel => self.shared.set_back_channel(self.number, one(&mut descriptors)?).map_err(Refusal)?,
+            Ask::SetBackChannel => self.shared.set_back_channel(self.number, descriptor()?).map_err(Refusal)?,
             Ask::GetConfig { offset, bytes, flags } => {
-                let config = self.shared.device.config(self.has_write_cache());
-                let end = offset.checked_add(bytes).map_or(usize::MAX, |end| end as usize);
-                let data = config.get(offset as usize..end.min(CONFIG_BYTES + 1)).unwrap_or_default();
-                return said(config_body(offset, flags, data));
+                return said(self.config(offset, bytes, flags));
             }
-            Ask::SetConfig { offset, data } => {
-                let [wanted] = data[..] else { return Err("only the write cache can be set".into()) };
-                if offset as usize != CONFIG_WRITEBACK {
-                    return Err("only the write cache can be set".into());
-                }
-                self.chose_write_cache = wanted != 0;
-                self.tell_all()?;
-            }
+            Ask::SetConfig { offset, data } => self.set_config(offset, &data)?,
             Ask::GetInflight(facts) => return self.give_inflight(facts),
-            Ask::SetInflight(facts) => self.set_inflight(facts, &one(&mut descriptors)?)?,
+            Ask::SetInflight(facts) => self.set_inflight(facts, &descriptor()?)?,
             Ask::Unknown(request) => return Err(Refusal(format!("request {request} is none of this device's"))),
         }
         Ok(None)
@@ -285,11 +246,37 @@ impl Session {
         self.change_memory(memory)
     }
 
+    fn add_memory(&mut self, region: &RegionFacts, file: &OwnedFd) -> Result<(), Refusal> {
+        if self.memory.len() >= REGIONS_MAX {
+            return Err(Refusal(format!("there are {REGIONS_MAX} regions of memory already")));
+        }
+        let region = self.map(region, file)?;
+        let memory = self.memory.with(region).map_err(|_| Refusal::from("regions of memory overlap"))?;
+        self.change_memory(memory)
+    }
+
     fn change_memory(&mut self, memory: GuestMemory) -> Result<(), Refusal> {
         // Kept until the queues have let it go, so that it is unmapped here.
         let before = std::mem::replace(&mut self.memory, Arc::new(memory));
         self.tell_all()?;
         drop(before);
+        Ok(())
+    }
+
+    fn set_log(&mut self, bytes: u64, offset: u64, file: &OwnedFd) -> Result<(), Refusal> {
+        let mapping = self.shared.quota.map(file, offset, bytes);
+        let mapping = mapping.map_err(|error| Refusal(format!("the log of written memory {error}")))?;
+        // Kept until the queues have let it go, so that it is unmapped here.
+        let before = self.log.replace(Arc::new(DirtyLog(mapping)));
+        self.tell_all()?;
+        drop(before);
+        Ok(())
+    }
+
+    fn set_entries(&mut self, queue: u32, entries: u32) -> Result<(), Refusal> {
+        let facts = stopped(self.queue(queue)?)?;
+        let fits = u16::try_from(entries).ok().filter(|entries| *entries <= ENTRIES_MAX);
+        facts.entries = fits.ok_or_else(|| Refusal(format!("a queue of {entries} entries: {ENTRIES_MAX} are the most")))?;
         Ok(())
     }
 
@@ -319,6 +306,22 @@ impl Session {
         self.resumption = Some(Resumption::new(&inflight));
         self.inflight = Some(Arc::new(inflight));
         Ok(())
+    }
+
+    fn config(&self, offset: u32, bytes: u32, flags: u32) -> Vec<u8> {
+        let config = self.shared.device.config(self.has_write_cache());
+        let end = offset.checked_add(bytes).map_or(usize::MAX, |end| end as usize);
+        let data = config.get(offset as usize..end.min(CONFIG_BYTES + 1)).unwrap_or_default();
+        config_body(offset, flags, data)
+    }
+
+    fn set_config(&mut self, offset: u32, data: &[u8]) -> Result<(), Refusal> {
+        let [wanted] = data[..] else { return Err("only the write cache can be set".into()) };
+        if offset as usize != CONFIG_WRITEBACK {
+            return Err("only the write cache can be set".into());
+        }
+        self.chose_write_cache = wanted != 0;
+        self.tell_all()
     }
 
     fn has_write_cache(&self) -> bool {
@@ -404,6 +407,15 @@ impl Session {
         self.queue(number)?.base = ended.next_available;
         self.release_if_idle();
         Ok(Stopped { base: ended.next_available, in_order: ended.in_order })
+    }
+
+    /// Stops a queue for a front end that goes on elsewhere from its number of the next request, which is given.
+    fn stop_in_order(&mut self, number: u32) -> Result<u32, Refusal> {
+        let Stopped { base, in_order } = self.stop_queue(number)?;
+        if !in_order {
+            return Err("a queue was stopped before what an earlier daemon has left in it was carried out: only its notes tell".into());
+        }
+        Ok(u32::from(base))
     }
 
     fn release_if_idle(&mut self) {

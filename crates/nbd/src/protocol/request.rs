@@ -154,7 +154,7 @@ impl Session {
             }
             Command::Read if header.length_bytes > PAYLOAD_BYTES_MAX => return Verdict::Refuse(Errno::Overflow),
             Command::Write if header.length_bytes > PAYLOAD_BYTES_MAX => return Verdict::Refuse(Errno::Inval),
-            _ => (),
+            Command::Read | Command::Write | Command::Flush | Command::Trim | Command::WriteZeroes => (),
         }
         let Some((start_sector, sectors)) = self.range(header) else {
             let beyond = !self.within(header) && self.aligned(header);

@@ -167,14 +167,7 @@ impl Disk {
             }
             Strike::NoSpace => return Err(IoError::NoSpace),
             Strike::FlushError { drop_pages } => {
-                // What the runtime does: a failed flush is final for the device, whoever asks.
-                self.faults.refuses = true;
-                if drop_pages {
-                    let keep = Keep::draw(prng);
-                    self.media.power_cut(keep, prng);
-                    // What of a write in flight was on the media may be gone; completing it brings it back.
-                    self.flights.values_mut().for_each(|flight| flight.applied_sectors = 0);
-                }
+                self.fail_flush(drop_pages, prng);
                 return Err(IoError::Failed);
             }
             Strike::Lost => return Ok(()),
@@ -220,6 +213,17 @@ impl Disk {
             }
         }
         Ok(())
+    }
+
+    fn fail_flush(&mut self, drop_pages: bool, prng: &mut Prng) {
+        // What the runtime does: a failed flush is final for the device, whichever shard asks.
+        self.faults.refuses = true;
+        if drop_pages {
+            let keep = Keep::draw(prng);
+            self.media.power_cut(keep, prng);
+            // What of a write in flight was on the media may be gone; completing it brings it back.
+            self.flights.values_mut().for_each(|flight| flight.applied_sectors = 0);
+        }
     }
 
     fn apply_some(&mut self, flight: &Flight, prng: &mut Prng) {

@@ -1,4 +1,4 @@
-//! What devices did wrong, exactly: which pages of the SSD do not hold what was written there, which answers were bad, and when.
+//! The faults of devices, exactly: which pages of the SSD do not hold what was written there, which answers were bad, and when.
 //! Nothing else excuses an error, an event or a loss.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -231,7 +231,7 @@ impl World<'_> {
             return Ok(());
         }
         let place = Some((draft.volume, draft.start_sector));
-        Err(Failure { what: format!("{error:?} for {draft:?} although no device did wrong"), place, history: Vec::new() })
+        Err(Failure { what: format!("{error:?} for {draft:?} although no device failed"), place, history: Vec::new() })
     }
 
     /// C4: in the modes that keep nothing back, what is acknowledged is on the backing device itself.

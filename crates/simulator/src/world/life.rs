@@ -305,7 +305,7 @@ impl World<'_> {
             }
             return self.replace_ssd();
         }
-        Err(failed(format!("start refused although no device did wrong: {}", refusal.reason)))
+        Err(failed(format!("start refused although no device failed: {}", refusal.reason)))
     }
 
     /// The cache is given up, as an administrator would after reading the message: a new pool on a new or wiped SSD.

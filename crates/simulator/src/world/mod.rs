@@ -40,7 +40,7 @@ use crate::daemon::pages_needed;
 use crate::disk::Disk;
 use crate::disk::media::Media;
 use crate::oracle::{Kind, Oracle, Violation};
-use crate::plan::Plan;
+use crate::plan::{Plan, VolumePlan};
 use crate::prng::Prng;
 use crate::scheduler::Scheduler;
 use crate::system::{Builder, Cargo, HostRecord, Output, System};
@@ -138,6 +138,24 @@ pub(crate) struct VolumeState {
 }
 
 impl VolumeState {
+    fn at_first(volume: &VolumePlan) -> VolumeState {
+        VolumeState {
+            sectors: volume.first_sectors,
+            options: volume.options.clone(),
+            settled: volume.options.mode != Mode::WriteBack,
+            always_settled: volume.options.mode != Mode::WriteBack,
+            write_backs: 0,
+            before: None,
+            settles_with: None,
+            paused: false,
+            voiding: false,
+            in_flight: 0,
+            longest_blocks: 1,
+            dirty_blocks: Vec::new(),
+            backing_failed: false,
+        }
+    }
+
     /// Clients have to wait.
     pub fn is_shut(&self) -> bool {
         self.paused || self.voiding
@@ -296,25 +314,7 @@ impl<'a> World<'a> {
             let media = content::first_media(plan, VolumeIndex(index as u16));
             devices.push(Disk::new(media, volume.faults.clone(), volume.pace.clone(), volume.discards));
         }
-        let volumes = plan
-            .volumes
-            .iter()
-            .map(|volume| VolumeState {
-                sectors: volume.first_sectors,
-                options: volume.options.clone(),
-                settled: volume.options.mode != Mode::WriteBack,
-                always_settled: volume.options.mode != Mode::WriteBack,
-                write_backs: 0,
-                before: None,
-                settles_with: None,
-                paused: false,
-                voiding: false,
-                in_flight: 0,
-                longest_blocks: 1,
-                dirty_blocks: Vec::new(),
-                backing_failed: false,
-            })
-            .collect();
+        let volumes = plan.volumes.iter().map(VolumeState::at_first).collect();
         let clients = (0..plan.connections).map(|index| Client::new(plan, root.fork(100 + u64::from(index)))).collect();
         let mut prng = root.fork(2);
         let pool_uuid = std::array::from_fn(|_| prng.bits() as u8);
@@ -656,7 +656,7 @@ impl<'a> World<'a> {
         };
         *self.stats.events.entry(name).or_default() += 1;
         if !excused {
-            return Err(failed(format!("{event:?} although no device did wrong")));
+            return Err(failed(format!("{event:?} although no device failed")));
         }
         match event {
             Event::DestageFailed(volume, _) => {
