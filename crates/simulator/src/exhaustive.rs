@@ -148,7 +148,7 @@ impl World<'_> {
     }
 
     fn busy(&self) -> bool {
-        !self.pending.is_empty() || !self.operator.idle()
+        !self.clients.pending.is_empty() || !self.operator.idle()
     }
 
     /// Makes the moves, at most `until` steps. Gives the steps made.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod content;
+pub mod course;
 pub mod coverage;
 pub mod daemon;
 pub mod disk;
@@ -13,8 +14,10 @@ pub mod oracle;
 pub mod plan;
 pub mod prng;
 pub mod scheduler;
+pub mod shrink;
 pub mod soak;
 pub mod standin;
 pub mod system;
+pub mod tape;
 pub mod workload;
 pub mod world;

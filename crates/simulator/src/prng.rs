@@ -1,14 +1,20 @@
-//! The only source of chance in a run: a small generator, all of whose output follows from one seed.
+//! The only source of chance in a run: a small generator, all of whose output follows from one seed, or from a tape.
 //!
 //! Streams are forked by name, so that drawing one number more in the workload does not shift what the disks draw.
+
+use std::hash::Hash;
+
+use crate::tape::Tape;
 
 /// xoshiro256** (public domain algorithm by Blackman and Vigna), seeded through SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Prng {
     state: [u64; 4],
+    tape: Option<Box<Tape>>,
 }
 
-fn split_mix(state: &mut u64) -> u64 {
+/// The next of a sequence, of which `state` is the place.
+pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -20,7 +26,17 @@ impl Prng {
     /// The generator of this seed.
     pub fn new(seed: u64) -> Prng {
         let mut state = seed;
-        Prng { state: core::array::from_fn(|_| split_mix(&mut state)) }
+        Prng { state: core::array::from_fn(|_| split_mix(&mut state)), tape: None }
+    }
+
+    /// What it gives is noted on a tape from now on, or comes from one.
+    pub fn tape(&mut self, tape: Tape) {
+        self.tape = Some(Box::new(tape));
+    }
+
+    /// On its tape the next scene of this name begins. Gives the scene's number, 0 without a tape.
+    pub fn scene(&mut self, name: impl Hash) -> u64 {
+        self.tape.as_mut().map_or(0, |tape| tape.begin(name))
     }
 
     /// A generator of its own for one purpose; the same label always gives the same stream.
@@ -30,6 +46,16 @@ impl Prng {
 
     /// 64 fair bits.
     pub fn bits(&mut self) -> u64 {
+        let Some(tape) = &mut self.tape else { return self.draw() };
+        if let Some(bits) = tape.given() {
+            return bits;
+        }
+        let bits = self.draw();
+        self.tape.iter_mut().for_each(|tape| tape.note(bits));
+        bits
+    }
+
+    fn draw(&mut self) -> u64 {
         let result = self.state[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let shifted = self.state[1] << 17;
         self.state[2] ^= self.state[0];

@@ -45,6 +45,11 @@ impl<E> Scheduler<E> {
         Scheduler { now_ns: 0, heap: BinaryHeap::new(), prng }
     }
 
+    /// What orders equals.
+    pub fn prng(&mut self) -> &mut Prng {
+        &mut self.prng
+    }
+
     /// Now, in virtual nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.now_ns

@@ -31,6 +31,18 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// In words.
+    pub fn in_words(&self) -> String {
+        let Draft { volume, op, fua, start_sector, sectors, .. } = self;
+        let fua = if *fua { " with FUA" } else { "" };
+        match op {
+            Op::Flush => format!("flush of volume {volume}"),
+            _ => format!("{op:?} of {sectors} sectors at {start_sector} of volume {volume}{fua}"),
+        }
+    }
+}
+
 /// One connection's habits.
 pub struct Client {
     prng: Prng,

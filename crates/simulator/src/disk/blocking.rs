@@ -44,7 +44,7 @@ impl<'a> Blocking<'a> {
             return Ok(false);
         }
         let faults = &mut self.disk.faults;
-        if faults.on && faults.budget > 0 && self.prng.per_10k(rate_per_10k) {
+        if faults.on && faults.budget > 0 && self.prng.per_10k(rate_per_10k) && !faults.veto {
             faults.budget -= 1;
             faults.struck.push(class);
             return Err(error);

@@ -85,6 +85,8 @@ pub struct Faults {
     pub refuses: bool,
     /// Most strikes in a run, so that one run does not drown in errors.
     pub budget: u32,
+    /// Whatever is drawn, nothing new strikes.
+    pub veto: bool,
     /// What struck since last asked.
     pub struck: Vec<Class>,
     /// `(start, end, reads, writes)` in bytes.
@@ -116,7 +118,7 @@ impl Faults {
     }
 
     fn spend(&mut self, class: Class) -> bool {
-        if self.budget == 0 {
+        if self.budget == 0 || self.veto {
             return false;
         }
         self.budget -= 1;
@@ -205,15 +207,15 @@ impl Faults {
         if !self.on {
             return 0;
         }
-        if is_read && prng.per_10k(self.slow_read_per_10k) {
+        if is_read && prng.per_10k(self.slow_read_per_10k) && !self.veto {
             self.struck.push(Class::Latency);
             return prng.between(100_000_000, 1_000_000_000);
         }
-        if prng.per_10k(self.hang_per_10k) {
+        if prng.per_10k(self.hang_per_10k) && !self.veto {
             self.struck.push(Class::Latency);
             return 30_000_000_000;
         }
-        if prng.per_10k(self.spike_per_10k) {
+        if prng.per_10k(self.spike_per_10k) && !self.veto {
             self.struck.push(Class::Latency);
             return prng.between(1_000_000, 200_000_000);
         }

@@ -9,7 +9,7 @@ pub mod media;
 
 use std::collections::BTreeMap;
 
-use engine::api::{Completion, Io, IoError, IoKind};
+use engine::api::{Completion, Io, IoError, IoKind, Target};
 use page::{PageMutVec, PageVec};
 
 use crate::prng::Prng;
@@ -78,6 +78,24 @@ impl Disk {
         let flight = self.flights.get(&token)?;
         let io = &flight.io;
         Some((io.id.0, io.offset_bytes, io.length_bytes, flight.lane, format!("{:?}", flight.strike)))
+    }
+
+    /// An I/O in flight and what will happen to it, in words.
+    pub fn in_words(&self, token: u64) -> String {
+        let Flight { io, strike, .. } = &self.flights[&token];
+        let what = match io.kind {
+            IoKind::Read(_) => "read",
+            IoKind::Write { .. } => "write",
+            IoKind::Flush => "flush",
+            IoKind::WriteZeroes { .. } => "write-zeroes",
+            IoKind::Discard => "discard",
+        };
+        format!("{what} of {} bytes at {}: {strike:?},", io.length_bytes, io.offset_bytes)
+    }
+
+    /// What names an I/O in flight: see [`name_of`].
+    pub fn name(&self, token: u64) -> (std::mem::Discriminant<IoKind>, Option<(u64, u64)>) {
+        name_of(&self.flights[&token].io)
     }
 
     /// Whether the I/O in flight is a flush.
@@ -296,6 +314,11 @@ impl Disk {
         assert!(self.flights.is_empty(), "settled before");
         self.media.power_cut(keep, prng);
     }
+}
+
+/// What names an I/O when others are left out: its kind, and its place; of the SSD not that, for it follows from all that was written before.
+pub fn name_of(io: &Io) -> (std::mem::Discriminant<IoKind>, Option<(u64, u64)>) {
+    (std::mem::discriminant(&io.kind), (io.target != Target::Ssd).then_some((io.offset_bytes, io.length_bytes)))
 }
 
 fn read_into(media: &Media, offset: u64, length: u64, pages: &mut PageMutVec) {

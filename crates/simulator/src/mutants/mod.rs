@@ -71,7 +71,8 @@ pub const GROWING: [u32; 4] = [80, 81, 82, 90];
 /// Those of what is said of objects, which one run in five has; here all ([`Plan::always_label`]).
 pub const LABELLING: [u32; 6] = [84, 85, 86, 87, 88, 89];
 
-fn adjust(number: u32, plan: &mut Plan) {
+/// Makes a plan one in which this mistake can be found.
+pub fn adjust(number: u32, plan: &mut Plan) {
     // Lies about objects make a run one about them: mistakes of other things are looked for without.
     if !LABELLING.contains(&number) {
         *plan = Plan::without_labels(plan.seed);

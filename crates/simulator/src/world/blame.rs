@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::api::{Io, IoKind};
+use engine::api::{Io, IoKind, Op};
 use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeId};
 
 use super::World;
+use super::clients::Pending;
 use super::kinship::Kinship;
 use crate::disk::faults::Strike;
 
@@ -214,6 +215,15 @@ impl Blame {
     }
 }
 
+/// Blocks whose only copy an SSD damaged.
+#[derive(Default)]
+pub(crate) struct Wounds {
+    /// As was reported, and when: they need not be at home until they are written again.
+    pub open: BTreeMap<(u16, u64), u64>,
+    /// Those that were written again since, and the writes: if a power cut takes them all, the block is as it was.
+    pub healed: BTreeMap<(u16, u64), Vec<u32>>,
+}
+
 impl World<'_> {
     /// What is on the SSD and not durable may be torn or gone after the crash that comes: its power's, or only of I/O in flight.
     pub fn blame_crash(&mut self, power: bool) {
@@ -244,21 +254,21 @@ impl World<'_> {
 
     /// These blocks were written anew: what could not be read does not matter any more, unless a power cut takes all that was written.
     pub fn heal(&mut self, blocks: std::ops::Range<(u16, u64)>, submitted_ns: u64, write: u32) {
-        self.healed.range_mut(blocks.clone()).for_each(|(_, writes)| writes.push(write));
+        self.wounds.healed.range_mut(blocks.clone()).for_each(|(_, writes)| writes.push(write));
         let healed: Vec<(u16, u64)> =
-            self.wounded.range(blocks).filter(|(_, since_ns)| submitted_ns > **since_ns).map(|(block, _)| *block).collect();
+            self.wounds.open.range(blocks).filter(|(_, since_ns)| submitted_ns > **since_ns).map(|(block, _)| *block).collect();
         for block in healed {
             self.blame.healed_ns.insert(block.0, self.queue.now_ns());
-            self.wounded.remove(&block);
-            self.healed.insert(block, vec![write]);
+            self.wounds.open.remove(&block);
+            self.wounds.healed.insert(block, vec![write]);
         }
     }
 
     /// After a power cut: blocks whose healing was lost cannot be read, as before.
     pub fn wounds_come_back(&mut self) {
         let now = self.queue.now_ns();
-        let (oracle, wounded) = (&self.oracle, &mut self.wounded);
-        self.healed.retain(|block, writes| {
+        let (oracle, wounded) = (&self.oracle, &mut self.wounds.open);
+        self.wounds.healed.retain(|block, writes| {
             let all_lost = writes.iter().all(|write| oracle.is_lost(*write));
             if all_lost {
                 wounded.insert(*block, now);
@@ -280,5 +290,36 @@ impl World<'_> {
         let backing = self.blame.struck_since(device, since_ns) || self.blame.flush_failed.contains(&device);
         let ssd = self.blame.struck_since(0, since_ns) || self.blame.ssd_failed;
         backing || ssd && !settled
+    }
+
+    /// Whether a request may fail because the SSD is lost, if it is: when nothing dirty has gone home for long, in any shard, and earlier only
+    /// if something dirty is what it is of. Where one copy is good there are no errors.
+    pub fn needs_lost_ssd(&self, pending: &Pending) -> bool {
+        let draft = &pending.draft;
+        let device = 1 + usize::from(draft.volume);
+        if !self.ssd_failed || self.blame.struck_since(device, pending.submitted_ns) || self.blame.flush_failed.contains(&device) {
+            return true;
+        }
+        let system = self.system.as_ref().expect("a life is running");
+        let in_vain = self.loss.is_in_vain(pending.submitted_ns, self.queue.now_ns());
+        // What was the last that was dirty is known to one shard at first.
+        let just_told = self.loss.is_just_told(pending.submitted_ns);
+        let dirty_blocks = system.dirty_blocks(draft.volume).iter().sum::<u64>();
+        let needs_it = just_told || dirty_blocks > 0;
+        if draft.op != Op::Read && in_vain && needs_it {
+            return true;
+        }
+        let blocks = draft.start_sector / 8..(draft.start_sector + u64::from(draft.sectors)).div_ceil(8);
+        self.loss.was_unreadable(draft.volume, blocks.clone(), pending.submitted_ns)
+            || system.dirty_list(draft.volume).iter().any(|block| blocks.contains(block))
+    }
+
+    /// The SSD dropped what it had not flushed: acknowledged writes that only its log held may be gone.
+    pub fn give_up_unsettled(&mut self) {
+        for volume in 0..self.volumes.len() {
+            if !self.volumes[volume].settled {
+                self.oracle.drop_unflushed(volume as u16);
+            }
+        }
     }
 }

@@ -1,12 +1,17 @@
 //! Clients submit, and what they are answered is judged.
 
+use std::collections::BTreeMap;
+
 use engine::api::{Op, Reply, Request, RequestError};
-use page::PageVec;
+use page::{PagePool, PageVec};
 use types::VolumeIndex;
 
 use super::{Failure, Happening, Step, World, failed};
-use crate::oracle::Kind;
-use crate::workload::Draft;
+use crate::course::Kind;
+use crate::oracle::Kind as Written;
+use crate::plan::Plan;
+use crate::prng::Prng;
+use crate::workload::{Client, Draft};
 use crate::{content, coverage};
 
 /// A request in flight, as its client remembers it.
@@ -26,10 +31,47 @@ pub(crate) struct Pending {
     pub abandoned: bool,
 }
 
+/// Those of a run, and what they wait for.
+pub(crate) struct Clients {
+    pub list: Vec<Client>,
+    /// Memory for what they write.
+    pub pages: PagePool,
+    /// Requests in flight, of each.
+    pub busy: Vec<u32>,
+    /// Each that waits to be woken.
+    pub idle: Vec<bool>,
+    pub pending: BTreeMap<u64, Pending>,
+    pub requests_left: u32,
+    pub next_request: u64,
+}
+
+impl Clients {
+    /// Of this plan.
+    pub fn of(plan: &Plan, root: &Prng) -> Clients {
+        let connections = usize::from(plan.connections);
+        Clients {
+            list: (0..plan.connections).map(|index| Client::new(plan, root.fork(100 + u64::from(index)))).collect(),
+            pages: PagePool::new(16 << 10),
+            busy: vec![0; connections],
+            idle: vec![false; connections],
+            pending: BTreeMap::new(),
+            requests_left: plan.requests,
+            next_request: 1,
+        }
+    }
+
+    /// The process died: nothing is in flight.
+    pub fn forget_requests(&mut self) {
+        self.pending.clear();
+        self.busy.fill(0);
+        self.idle.fill(false);
+    }
+}
+
 impl World<'_> {
     pub fn wake_clients(&mut self) {
         for connection in 0..self.plan.connections {
-            if std::mem::take(&mut self.client_idle[usize::from(connection)]) {
+            if std::mem::take(&mut self.clients.idle[usize::from(connection)]) {
                 self.queue.after(0, Happening::Client(connection));
             }
         }
@@ -37,26 +79,38 @@ impl World<'_> {
 
     pub fn client_turn(&mut self, connection: u16) {
         let index = usize::from(connection);
-        if self.requests_left == 0 || !self.safety {
+        if self.clients.requests_left == 0 || !self.safety {
             return;
         }
-        if self.client_busy[index] >= self.plan.depth {
-            self.client_idle[index] = true;
+        if self.clients.busy[index] >= self.plan.depth {
+            self.clients.idle[index] = true;
             return;
         }
         if let Some(left_ns) = self.rest() {
             self.queue.after(left_ns, Happening::Client(connection));
             return;
         }
-        let sizes = &self.volumes;
-        let draft = self.clients[index].draw(self.plan, |volume| sizes[usize::from(volume)].sectors);
-        let think_ns = self.clients[index].think_ns(self.plan);
-        if self.volumes[usize::from(draft.volume)].is_shut() {
-            self.client_idle[index] = true;
+        if let Some(wait_ns) = self.course.early_by(Kind::Request(connection)) {
+            self.queue.after(wait_ns, Happening::Client(connection));
             return;
         }
-        self.requests_left -= 1;
+        let sizes = &self.volumes;
+        let mut draft = self.clients.list[index].draw(self.plan, |volume| sizes[usize::from(volume)].sectors);
+        let think_ns = self.clients.list[index].think_ns(self.plan);
+        let choice = self.course.next(Kind::Request(connection));
+        if self.volumes[usize::from(draft.volume)].is_shut() {
+            self.clients.idle[index] = true;
+            return;
+        }
+        self.clients.requests_left -= 1;
         self.queue.after(think_ns, Happening::Client(connection));
+        if !self.course.happens(choice, || draft.in_words()) {
+            // As if it had been answered: a run is stuck when nothing happens, not when nothing is asked for.
+            self.progress.answered(self.queue.now_ns());
+            return;
+        }
+        self.course.note_sectors(draft.sectors);
+        draft.sectors = self.course.sectors(choice).unwrap_or(draft.sectors);
         self.submit(connection, draft);
     }
 
@@ -65,27 +119,27 @@ impl World<'_> {
         let delay = self.prng.spread(self.plan.disconnect_ns);
         self.queue.after(delay, Happening::Disconnect);
         let connection = self.prng.below(u64::from(self.plan.connections)) as u16;
-        if !self.safety || self.client_busy[usize::from(connection)] == 0 {
+        if !self.safety || self.clients.busy[usize::from(connection)] == 0 {
             return;
         }
         self.cover(coverage::Fault::Disconnect);
         self.tell(format!("client {connection} goes"));
-        self.client_busy[usize::from(connection)] = 0;
-        for pending in self.pending.values_mut().filter(|pending| pending.connection == connection && !pending.abandoned) {
+        self.clients.busy[usize::from(connection)] = 0;
+        for pending in self.clients.pending.values_mut().filter(|pending| pending.connection == connection && !pending.abandoned) {
             pending.abandoned = true;
             if pending.draft.op == Op::Read {
                 self.oracle.abandon_read(pending.ticket);
             }
         }
-        if std::mem::take(&mut self.client_idle[usize::from(connection)]) {
+        if std::mem::take(&mut self.clients.idle[usize::from(connection)]) {
             self.queue.after(0, Happening::Client(connection));
         }
     }
 
     /// Puts a request in, whoever wants it.
     pub fn submit(&mut self, connection: u16, draft: Draft) -> u64 {
-        let id = self.next_request;
-        self.next_request += 1;
+        let id = self.clients.next_request;
+        self.clients.next_request += 1;
         self.stats.requests += 1;
         let mut pages = PageVec::new();
         let volume = draft.volume;
@@ -95,9 +149,9 @@ impl World<'_> {
             Op::Flush => self.oracle.begin_flush(),
             Op::Write | Op::WriteZeroes | Op::Discard | Op::PunchHole => {
                 let (kind, start, sectors, fua) = write(match draft.op {
-                    Op::Write => Kind::Data(draft.texture),
-                    Op::WriteZeroes | Op::PunchHole => Kind::Zero,
-                    _ => Kind::Discard,
+                    Op::Write => Written::Data(draft.texture),
+                    Op::WriteZeroes | Op::PunchHole => Written::Zero,
+                    _ => Written::Discard,
                 });
                 u64::from(self.oracle.begin_write(volume, kind, start, sectors, fua))
             }
@@ -113,11 +167,13 @@ impl World<'_> {
         let state = &mut self.volumes[usize::from(volume)];
         state.in_flight += 1;
         state.longest_blocks = state.longest_blocks.max(u64::from(draft.sectors) / 8 + 2);
-        self.client_busy[usize::from(connection)] += 1;
+        self.clients.busy[usize::from(connection)] += 1;
         let (settled, write_backs) = (state.settled, state.write_backs);
         let is_alone = draft.op == Op::Flush && state.in_flight == 1;
         let covers = is_alone.then(|| self.commits.covers(volume));
-        self.pending.insert(id, Pending { connection, draft, ticket, settled, write_backs, submitted_ns, covers, abandoned: false });
+        self.clients
+            .pending
+            .insert(id, Pending { connection, draft, ticket, settled, write_backs, submitted_ns, covers, abandoned: false });
         self.maybe_hold_backing(volume, draft.op, id);
         let origin = self.labels.origin(draft.op);
         let request =
@@ -132,7 +188,7 @@ impl World<'_> {
         let blocks = (first + u64::from(draft.sectors)).div_ceil(8);
         (0..blocks)
             .map(|block| {
-                let mut page = self.client_pages.allocate().expect("client data fits in memory");
+                let mut page = self.clients.pages.allocate().expect("client data fits in memory");
                 let from = if block == 0 { first } else { 0 };
                 let to = (first + u64::from(draft.sectors) - block * 8).min(8);
                 for inside in from..to {
@@ -146,7 +202,7 @@ impl World<'_> {
     }
 
     pub fn reply(&mut self, reply: Reply) -> Step {
-        let Some(pending) = self.pending.remove(&reply.id) else {
+        let Some(pending) = self.clients.pending.remove(&reply.id) else {
             return Err(failed(format!("a reply to request {}, which nobody waits for", reply.id)));
         };
         let draft = pending.draft;
@@ -154,8 +210,7 @@ impl World<'_> {
         if let (Some(past), Ok(())) = (pending.covers, reply.result) {
             self.commits.covered(draft.volume, past);
         }
-        self.answered_at_ns = self.queue.now_ns();
-        self.steps_that_count_not = self.steps;
+        self.progress.answered(self.queue.now_ns());
         self.note(40, reply.id ^ u64::from(reply.result.is_err()) << 60);
         if self.draft_watched(&draft) {
             self.tell(format!("reply to request {}: {:?} ({:?})", reply.id, reply.result, reply.outcome));
@@ -168,8 +223,8 @@ impl World<'_> {
             }
             return Ok(());
         }
-        self.client_busy[usize::from(pending.connection)] -= 1;
-        if std::mem::take(&mut self.client_idle[usize::from(pending.connection)]) {
+        self.clients.busy[usize::from(pending.connection)] -= 1;
+        if std::mem::take(&mut self.clients.idle[usize::from(pending.connection)]) {
             self.queue.after(0, Happening::Client(pending.connection));
         }
         match reply.result {
@@ -225,7 +280,7 @@ impl World<'_> {
         // All the time: one that was write-back for a moment may have needed the SSD just then.
         let settled = pending.settled && state.settled && pending.write_backs == state.write_backs;
         let end = draft.start_sector + u64::from(draft.sectors);
-        let wounded = self.wounded.range((draft.volume, draft.start_sector / 8)..(draft.volume, end.div_ceil(8))).next().is_some();
+        let wounded = self.wounds.open.range((draft.volume, draft.start_sector / 8)..(draft.volume, end.div_ceil(8))).next().is_some();
         let excused = read_only || wounded || self.explains_error(draft.volume, pending.submitted_ns, settled);
         if excused && (read_only || wounded || self.needs_lost_ssd(pending)) {
             return Ok(());
@@ -241,7 +296,7 @@ impl World<'_> {
         let surely = state.always_settled;
         let media = &self.devices[1 + usize::from(volume)].media;
         for sector in start_sector..start_sector + u64::from(sectors) {
-            if !self.wounded.contains_key(&(volume, sector / 8)) {
+            if !self.wounds.open.contains_key(&(volume, sector / 8)) {
                 self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512), surely)?;
             }
         }
@@ -252,13 +307,5 @@ impl World<'_> {
         let Some((volume, sector)) = self.watch else { return false };
         let inside = draft.start_sector <= sector && sector < draft.start_sector + u64::from(draft.sectors);
         draft.volume == volume && (draft.op == Op::Flush || inside)
-    }
-
-    pub fn pending_text(&self) -> String {
-        let mut text: Vec<String> = self.pending.iter().take(5).map(|(id, one)| format!("{id}: {:?}", one.draft)).collect();
-        text.push(format!("{} in all", self.pending.len()));
-        let tokens: Vec<String> = self.operator.waiting_text();
-        text.extend(tokens);
-        text.join("; ")
     }
 }

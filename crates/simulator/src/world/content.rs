@@ -111,7 +111,7 @@ impl World<'_> {
         }
         let content = &mut self.content;
         let (times, left) = (self.plan.rests, content.rests_left);
-        if left > 0 && self.requests_left <= self.plan.requests * left / (times + 1) {
+        if left > 0 && self.clients.requests_left <= self.plan.requests * left / (times + 1) {
             content.rests_left -= 1;
             content.rest_until_ns = self.queue.now_ns() + content.prng.pick(&REST_NS);
             // As an operator would: little while there is much to do, and then all there is.
@@ -120,8 +120,8 @@ impl World<'_> {
                 (setting.level, setting.cpu_ns_per_second) = (Level::Dense, None);
                 self.treat_content();
             }
-            if self.crashes_left > 0 && self.content.prng.percent(50) {
-                self.crash_at = Some(self.steps + self.content.prng.below(300));
+            if self.ends.crashes_left > 0 && self.content.prng.percent(50) {
+                self.ends.crash_at = Some(self.progress.steps + self.content.prng.below(300));
             }
             self.tell("clients rest".to_string());
         }

@@ -8,17 +8,26 @@ use crate::disk::faults::Faults;
 use crate::disk::media::Media;
 use crate::disk::{Disk, Pace};
 
+/// SSDs that are not the pool's any more.
+#[derive(Default)]
+pub(crate) struct OtherSsds {
+    /// The SSD as it was in an earlier session, and which.
+    pub older: Option<(u64, Vec<u8>)>,
+    /// The SSD that the pool was on before, as it was when it was given up.
+    pub former: Option<Vec<u8>>,
+}
+
 impl World<'_> {
     /// Perhaps tries a start with an SSD that is not the right one.
     pub fn try_wrong_ssd(&mut self) -> Step {
         if !self.safety || !self.builder.uses_ssd() || self.oracle.life() == 0 || !self.prng.percent(self.plan.exchange_percent) {
             return Ok(());
         }
-        let older = self.older_ssd.as_ref().filter(|(session, _)| *session < self.host.session).map(|(_, image)| image.clone());
+        let older = self.other_ssds.older.as_ref().filter(|(session, _)| *session < self.host.session).map(|(_, image)| image.clone());
         let (what, image) = match older {
             Some(image) if self.prng.percent(50) => ("an older copy of the SSD", image),
-            _ if self.former_ssd.is_some() && self.prng.percent(50) => {
-                ("the SSD that was replaced", self.former_ssd.clone().expect("looked"))
+            _ if self.other_ssds.former.is_some() && self.prng.percent(50) => {
+                ("the SSD that was replaced", self.other_ssds.former.clone().expect("looked"))
             }
             _ => {
                 let whole = self.devices[0].media.snapshot();
@@ -45,8 +54,8 @@ impl World<'_> {
     /// A session has begun: the host records it; sometimes the SSD is copied as it is.
     pub fn session_began(&mut self, session: u64) {
         self.host.session = session;
-        if self.plan.exchange_percent > 0 && self.older_ssd.is_none() {
-            self.older_ssd = Some((session, self.devices[0].media.snapshot()));
+        if self.plan.exchange_percent > 0 && self.other_ssds.older.is_none() {
+            self.other_ssds.older = Some((session, self.devices[0].media.snapshot()));
         }
     }
 }

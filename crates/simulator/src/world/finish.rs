@@ -15,7 +15,7 @@ impl World<'_> {
     pub fn finish(&mut self) -> Step {
         self.safety = false;
         self.give_pages_back();
-        self.crash_at = None;
+        self.ends.crash_at = None;
         for device in &mut self.devices {
             device.faults.heal();
         }
@@ -36,7 +36,7 @@ impl World<'_> {
         }
         self.system_mut().check_invariants();
         let dirty = self.system_mut().facts().dirty_bytes;
-        if dirty > 0 && self.wounded.is_empty() {
+        if dirty > 0 && self.wounds.open.is_empty() {
             return Err(failed(format!("{dirty} bytes are still dirty after a destage of everything")));
         }
         self.one_last_power_cut()
@@ -46,8 +46,8 @@ impl World<'_> {
     pub fn settle_down(&mut self) -> Result<bool, Failure> {
         let mut restarted = false;
         let until = self.queue.now_ns() + PATIENCE_NS;
-        while !self.pending.is_empty() || !self.operator.idle() {
-            if self.operator.waiting.is_empty() && self.pending.is_empty() {
+        while !self.clients.pending.is_empty() || !self.operator.idle() {
+            if self.operator.waiting.is_empty() && self.clients.pending.is_empty() {
                 // An intent of the safety phase is not pursued any more.
                 self.operator.forget();
                 self.resume();
@@ -61,7 +61,7 @@ impl World<'_> {
                     self.system_mut().describe()
                 )));
             }
-            if std::mem::take(&mut self.restart_wanted) {
+            if std::mem::take(&mut self.ends.restart_wanted) {
                 self.crash_and_restart()?;
                 restarted = true;
             }
@@ -84,7 +84,7 @@ impl World<'_> {
                     self.submit(0, Draft::of(volume, Op::Read, start_sector, sectors));
                     self.drain()?;
                     start_sector += u64::from(sectors);
-                    while self.pending.len() > 64 {
+                    while self.clients.pending.len() > 64 {
                         self.step()?;
                     }
                 }
@@ -96,8 +96,8 @@ impl World<'_> {
     /// A device may have failed for good by an I/O that was under way when faults stopped: then another life is needed.
     fn restart_if_wounded(&mut self) -> Result<bool, Failure> {
         let wounded = self.ssd_failed || self.volumes.iter().any(|volume| volume.backing_failed);
-        if wounded || self.restart_wanted {
-            self.restart_wanted = false;
+        if wounded || self.ends.restart_wanted {
+            self.ends.restart_wanted = false;
             self.crash_and_restart()?;
             self.settle_down()?;
             return Ok(true);
@@ -133,7 +133,7 @@ impl World<'_> {
             self.check_all_at_home(volume)?;
         }
         self.doubt_a_lying_ssd(true);
-        let out = self.pages.pages_out() + self.client_pages.pages_out();
+        let out = self.pages.pages_out() + self.clients.pages.pages_out();
         if out > 0 {
             return Err(failed(format!("{out} pages were never given back")));
         }

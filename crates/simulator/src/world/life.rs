@@ -15,14 +15,25 @@ use crate::system::{Change, HostRecord, Refusal, Started};
 /// Starts that may fail by injected I/O errors in a row before the device is made good.
 const TRIES: u32 = 4;
 
+/// How the present life is to end.
+pub(crate) struct Ends {
+    /// At this step, by a crash.
+    pub crash_at: Option<u64>,
+    /// Crashes that are still to come, in all lives.
+    pub crashes_left: u32,
+    /// At once, because nothing else helps.
+    pub restart_wanted: bool,
+}
+
 impl World<'_> {
     /// Decides when blocking work is cut short, if at all.
     pub fn death(&mut self) -> Option<u64> {
-        if !self.safety || self.crashes_left == 0 || !self.prng.percent(self.plan.crash_in_blocking_percent) {
+        if !self.safety || self.ends.crashes_left == 0 || !self.prng.percent(self.plan.crash_in_blocking_percent) {
             return None;
         }
         let most = self.prng.pick(&[4, 16, 64, 256]);
-        Some(self.prng.below(most))
+        let calls = self.prng.below(most);
+        self.may_die(calls).then_some(calls)
     }
 
     /// Makes the pool, however often that is cut short.
@@ -31,10 +42,11 @@ impl World<'_> {
             let dies_after = if attempt < 3 { self.death() } else { None };
             let faulty = attempt < TRIES;
             let on = std::mem::replace(&mut self.devices[0].faults.on, faulty && self.safety);
+            let blocking = self.begin_blocking();
             let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
             let result = self.builder.format(self.plan, &self.host, &mut ssd);
             let dead = ssd.dead;
-            let struck = std::mem::take(&mut self.devices[0].faults.struck);
+            let struck = self.struck_in(blocking);
             self.devices[0].faults.on = on;
             for class in &struck {
                 self.stats.coverage.hit(crate::coverage::fault_of(*class, true), Phase::Format);
@@ -104,7 +116,8 @@ impl World<'_> {
 
     /// The process dies now, perhaps with the power, and another life begins.
     pub fn crash_and_restart(&mut self) -> Step {
-        self.crashes_left = self.crashes_left.saturating_sub(1);
+        self.ends.crashes_left = self.ends.crashes_left.saturating_sub(1);
+        self.scene(("crash", self.course.crash()));
         let power = self.prng.percent(self.plan.power_percent);
         let fault = if power { Fault::PowerCut } else { Fault::ProcessCrash };
         self.cover(fault);
@@ -125,11 +138,9 @@ impl World<'_> {
         self.take_census();
         self.system = None;
         self.give_pages_back();
-        self.pending.clear();
+        self.clients.forget_requests();
         self.channels.clear();
-        self.tick_at = None;
-        self.client_busy.fill(0);
-        self.client_idle.fill(false);
+        self.progress.tick_at = None;
         self.operator.forget();
         self.loss.clean = Unanimous::of(usize::from(self.plan.shards));
         self.log_writes.crash();
@@ -211,11 +222,12 @@ impl World<'_> {
         let dies_after = self.death();
         let on = std::mem::replace(&mut self.devices[0].faults.on, self.safety && *tries <= TRIES);
         let now = self.queue.now_ns();
+        let blocking = self.begin_blocking();
         let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
         let result = self.builder.start(self.plan, &self.host, now, &mut ssd, &self.pages);
         let (dead, calls) = (ssd.dead, ssd.calls);
         self.note(60, calls);
-        let struck = std::mem::take(&mut self.devices[0].faults.struck);
+        let struck = self.struck_in(blocking);
         self.devices[0].faults.on = on;
         let phase = if *tries > 1 { Phase::RecoveryAgain } else { Phase::Recovery };
         for class in &struck {
@@ -223,7 +235,7 @@ impl World<'_> {
         }
         if dead {
             drop(result);
-            self.crashes_left = self.crashes_left.saturating_sub(1);
+            self.ends.crashes_left = self.ends.crashes_left.saturating_sub(1);
             self.died_in(phase);
             self.check_settled_images()?;
             return Ok(None);
@@ -269,10 +281,11 @@ impl World<'_> {
     pub fn record(&mut self, change: Change) -> Result<bool, super::Failure> {
         let dies_after = self.death();
         let mut system = self.system.take().expect("a life is running");
+        let blocking = self.begin_blocking();
         let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
         let result = system.record(change, &mut ssd);
         let dead = ssd.dead;
-        for class in std::mem::take(&mut self.devices[0].faults.struck) {
+        for class in self.struck_in(blocking) {
             self.stats.coverage.hit(crate::coverage::fault_of(class, true), Phase::Superblock);
         }
         self.tell(format!("superblock: {change:?}: {result:?}, died in it: {dead}"));
@@ -283,7 +296,7 @@ impl World<'_> {
         drop(system);
         self.end_life();
         if dead {
-            self.crashes_left = self.crashes_left.saturating_sub(1);
+            self.ends.crashes_left = self.ends.crashes_left.saturating_sub(1);
             self.died_in(Phase::Superblock);
         } else {
             self.devices_crash(false);
@@ -354,9 +367,9 @@ impl World<'_> {
             if self.plan.operator_ns > 0 && self.oracle.life() == 0 {
                 self.queue.after(self.plan.operator_ns, Happening::Operator);
             }
-            let share = u64::from(self.requests_left) / u64::from(self.crashes_left + 1) * 10 + 20;
-            let steps = self.steps;
-            self.crash_at = (self.crashes_left > 0).then(|| steps + self.prng.below(share * 2));
+            let share = u64::from(self.clients.requests_left) / u64::from(self.ends.crashes_left + 1) * 10 + 20;
+            let steps = self.progress.steps;
+            self.ends.crash_at = (self.ends.crashes_left > 0).then(|| steps + self.prng.below(share * 2));
             if self.plan.read_all_after_restart && self.oracle.life() > 0 {
                 self.read_everything()?;
             }

@@ -26,7 +26,7 @@ impl World<'_> {
         let shards = u64::from(self.plan.shards);
         for volume in 0..self.volumes.len() {
             // What cannot be read never goes home and is not held against those who write.
-            let unreadable = self.wounded.keys().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
+            let unreadable = self.wounds.open.keys().filter(|(of, _)| usize::from(*of) == volume).count() as u64;
             let dirty = self.system_mut().dirty_blocks(volume as u16);
             let state = &mut self.volumes[volume];
             // Every shard has an equal part of the limit; one that is above it, since the limit was made smaller, does not hold up the others.

@@ -10,7 +10,7 @@ const LOOK_ONE_IN: u64 = 200;
 impl World<'_> {
     /// Somebody may look now. Not drawn from the run's own numbers: who looks changes nothing.
     pub fn look(&mut self) {
-        let random = mix(self.steps ^ mix(self.plan.seed));
+        let random = mix(self.progress.steps ^ mix(self.plan.seed));
         if !random.is_multiple_of(LOOK_ONE_IN) {
             return;
         }

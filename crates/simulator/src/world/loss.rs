@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use engine::api::{Command, Op};
+use engine::api::Command;
 use engine::shard::LOSS_PATIENCE_NS;
 use engine::unanimous::Unanimous;
 use types::{ShardIndex, VolumeIndex};
 
-use super::clients::Pending;
 use super::operator::Purpose;
 use super::{Happening, Step, World};
 use crate::coverage::{Fault, Phase};
@@ -46,8 +45,19 @@ impl Loss {
 
     /// Whether a request that came at that time may have met shards for which it was in vain to
     /// wait.
-    fn is_in_vain(&self, since_ns: u64, now_ns: u64) -> bool {
+    pub fn is_in_vain(&self, since_ns: u64, now_ns: u64) -> bool {
         since_ns <= self.in_vain_until_ns || now_ns >= self.progress_ns + LOSS_PATIENCE_NS
+    }
+
+    /// Whether a request that came at that time may have met shards that do not know yet what others do.
+    pub fn is_just_told(&self, since_ns: u64) -> bool {
+        since_ns <= self.in_vain_until_ns || self.to_tell > 0
+    }
+
+    /// Whether one of the blocks was found unreadable since.
+    pub fn was_unreadable(&self, volume: u16, blocks: Range<u64>, since_ns: u64) -> bool {
+        let mut found = self.unreadable_ns.range((volume, blocks.start)..(volume, blocks.end));
+        found.any(|(_, time_ns)| *time_ns >= since_ns)
     }
 }
 
@@ -55,7 +65,7 @@ impl World<'_> {
     /// A life begins: does it lose its SSD too?
     pub fn ssd_may_leave_again(&mut self) {
         if self.plan.ssd_leaves_again && self.oracle.life() > 0 {
-            let at_ns = self.prng.below(u64::from(self.requests_left + 1) * self.plan.think_ns.max(20_000));
+            let at_ns = self.prng.below(u64::from(self.clients.requests_left + 1) * self.plan.think_ns.max(20_000));
             self.queue.after(at_ns, Happening::SsdLeaves);
         }
     }
@@ -70,9 +80,9 @@ impl World<'_> {
         let typical = self.prng.pick(&[1_000_000, 100_000_000]);
         let delay = self.prng.spread(typical);
         self.queue.after(delay, Happening::DegradedRecorded);
-        if self.crashes_left > 0 && self.safety && self.prng.percent(50) {
+        if self.ends.crashes_left > 0 && self.safety && self.prng.percent(50) {
             // What was not recorded is not known to the next life: a moment to look at.
-            self.crash_at = Some(self.steps + self.prng.below(100));
+            self.ends.crash_at = Some(self.progress.steps + self.prng.below(100));
         }
     }
 
@@ -122,29 +132,6 @@ impl World<'_> {
         self.system_mut().command(now, Command::SsdForgotten { volume });
     }
 
-    /// Whether a request may fail because the SSD is lost, if it is: when nothing dirty has gone home for long, in any shard, and earlier only
-    /// if something dirty is what it is of. Where one copy is good there are no errors.
-    pub fn needs_lost_ssd(&self, pending: &Pending) -> bool {
-        let draft = &pending.draft;
-        let device = 1 + usize::from(draft.volume);
-        if !self.ssd_failed || self.blame.struck_since(device, pending.submitted_ns) || self.blame.flush_failed.contains(&device) {
-            return true;
-        }
-        let system = self.system.as_ref().expect("a life is running");
-        let in_vain = self.loss.is_in_vain(pending.submitted_ns, self.queue.now_ns());
-        // What was the last that was dirty is known to one shard at first.
-        let just_told = pending.submitted_ns <= self.loss.in_vain_until_ns;
-        let dirty_blocks = system.dirty_blocks(draft.volume).iter().sum::<u64>();
-        let needs_it = just_told || self.loss.to_tell > 0 || dirty_blocks > 0;
-        if draft.op != Op::Read && in_vain && needs_it {
-            return true;
-        }
-        let blocks = draft.start_sector / 8..(draft.start_sector + u64::from(draft.sectors)).div_ceil(8);
-        let mut unreadable = self.loss.unreadable_ns.range((draft.volume, blocks.start)..(draft.volume, blocks.end));
-        unreadable.any(|(_, time_ns)| *time_ns >= pending.submitted_ns)
-            || system.dirty_list(draft.volume).iter().any(|block| blocks.contains(block))
-    }
-
     /// Whether the SSD that is away loses what it had in its volatile cache when the process dies.
     pub fn ssd_loses_power(&mut self, power: bool) -> bool {
         !power && self.devices[0].faults.gone && self.builder.uses_ssd() && self.disk_prng.percent(50)
@@ -154,7 +141,7 @@ impl World<'_> {
     pub fn wound(&mut self, block: (u16, u64)) {
         let now = self.queue.now_ns();
         self.loss.unreadable_ns.insert(block, now);
-        if self.wounded.insert(block, now).is_none() && self.devices[0].faults.gone {
+        if self.wounds.open.insert(block, now).is_none() && self.devices[0].faults.gone {
             self.loss.absent.insert(block);
         }
     }
@@ -172,7 +159,7 @@ impl World<'_> {
             self.stats.coverage.hit(Fault::Returned, Phase::Recovery);
             self.devices[0].faults.gone = false;
             for block in std::mem::take(&mut self.loss.absent) {
-                self.wounded.remove(&block);
+                self.wounds.open.remove(&block);
             }
         }
         Ok(())
@@ -183,8 +170,8 @@ impl World<'_> {
         let typical = self.prng.pick(&[100_000, 10_000_000]);
         let delay = self.prng.spread(typical);
         self.queue.after(delay, Happening::PastRecorded { volume, blocks, token });
-        if self.crashes_left > 0 && self.safety && self.prng.percent(10) {
-            self.crash_at = Some(self.steps + self.prng.below(30));
+        if self.ends.crashes_left > 0 && self.safety && self.prng.percent(10) {
+            self.ends.crash_at = Some(self.progress.steps + self.prng.below(30));
         }
     }
 
@@ -223,7 +210,7 @@ impl World<'_> {
             self.volumes[usize::from(volume)].voiding = self.host.stale.contains(&volume);
             self.wake_clients();
         } else {
-            self.restart_wanted = true;
+            self.ends.restart_wanted = true;
         }
     }
 

@@ -7,6 +7,7 @@ use types::{Mode, VolumeId, VolumeIndex};
 
 use super::replace::Replacement;
 use super::{Happening, Step, World, failed};
+use crate::course::Kind;
 use crate::coverage::{Fault, Phase};
 use crate::disk::blocking::Blocking;
 use crate::plan::other_options;
@@ -14,6 +15,10 @@ use crate::system::{Change, Output};
 
 /// An operator who never rests would leave clients no time.
 const ACTS_MAX: u64 = 300;
+
+/// What the operator does, by the weights of a plan.
+const ACTS: [&str; 7] =
+    ["other options", "a destage", "a destage", "a check or a drop of what is clean", "a detach or release", "a clean stop", "another SSD"];
 
 /// Segments of a shard that are checked, one now and then; most plans have fewer.
 const SEGMENTS_CHECKED: u64 = 20;
@@ -136,8 +141,12 @@ impl World<'_> {
     }
 
     pub fn operator_turn(&mut self) -> Step {
-        let enough = self.requests_left == 0 || self.stats.acts > ACTS_MAX;
+        let enough = self.clients.requests_left == 0 || self.stats.acts > ACTS_MAX;
         if !self.safety || (enough && self.operator.idle()) {
+            return Ok(());
+        }
+        if let Some(wait_ns) = self.course.early_by(Kind::Act).filter(|_| self.operator.idle()) {
+            self.queue.after(wait_ns, Happening::Operator);
             return Ok(());
         }
         let wait = if self.operator.idle() { 1 } else { 10 };
@@ -155,8 +164,13 @@ impl World<'_> {
         if self.plan.operator.iter().all(|weight| *weight == 0) {
             return Ok(());
         }
+        let choice = self.course.next(Kind::Act);
+        self.scene(choice);
         let volume = self.prng.below(self.volumes.len() as u64) as u16;
         let act = if std::mem::take(&mut self.operator.ssd_failed) { 6 } else { self.prng.weighted(&self.plan.operator) };
+        if !self.course.happens(choice, || format!("operator: {} of volume {volume}", ACTS[act])) {
+            return Ok(());
+        }
         match act {
             0 => {
                 let mut options = other_options(&mut self.prng);
@@ -216,6 +230,10 @@ impl World<'_> {
         let Some(token) = self.operator.waiting.iter().find(|(_, waiting)| cancellable(waiting)).map(|(token, _)| *token) else {
             return;
         };
+        let choice = self.course.next(Kind::Cancel);
+        if !self.course.happens(choice, || format!("operator: cancels command {token}")) {
+            return;
+        }
         self.operator.cancelled.push(token);
         self.tell(format!("operator: cancels {token}"));
         let now = self.queue.now_ns();
@@ -235,7 +253,7 @@ impl World<'_> {
     fn pursue(&mut self) -> Step {
         let Some(Waiting { purpose, volume }) = self.operator.intent else { return Ok(()) };
         let busy = |index: usize| self.volumes[index].in_flight > 0;
-        let blocked = if purpose.concerns_all() { !self.pending.is_empty() } else { busy(usize::from(volume)) };
+        let blocked = if purpose.concerns_all() { !self.clients.pending.is_empty() } else { busy(usize::from(volume)) };
         if blocked {
             return Ok(());
         }
@@ -282,7 +300,7 @@ impl World<'_> {
         if let Err(reason) = &result {
             let since_ns = self.operator.begun_ns.get(&token).copied().unwrap_or(0);
             let healed = self.blame.healed_ns.get(&volume).is_some_and(|healed_ns| *healed_ns >= since_ns);
-            let wounded = healed || self.wounded.keys().any(|(of, _)| *of == volume) || self.blame.destage_failed.contains(&volume);
+            let wounded = healed || self.wounds.open.keys().any(|(of, _)| *of == volume) || self.blame.destage_failed.contains(&volume);
             if !cancelled && !wounded && !self.explains_error(volume, since_ns, false) {
                 return Err(failed(format!("command {token} ({purpose:?}, volume {volume}) failed without a cause: {reason}")));
             }
@@ -306,7 +324,7 @@ impl World<'_> {
             (Purpose::Quiesce, true) => self.stop_and_start()?,
             (Purpose::DestageToReplace, home) => self.destaged_to_replace(volume, home)?,
             (Purpose::QuiesceToReplace, true) => self.exchange_ssd()?,
-            (Purpose::Quiesce | Purpose::QuiesceToReplace, false) => self.restart_wanted = true,
+            (Purpose::Quiesce | Purpose::QuiesceToReplace, false) => self.ends.restart_wanted = true,
             _ => {}
         }
         Ok(())
@@ -347,17 +365,19 @@ impl World<'_> {
         }
         let system = self.system.take().expect("a life is running");
         let death = self.prng.below(40);
-        let dies = self.safety && self.crashes_left > 0 && self.prng.percent(self.plan.crash_in_blocking_percent);
+        let dies =
+            self.safety && self.ends.crashes_left > 0 && self.prng.percent(self.plan.crash_in_blocking_percent) && self.may_die(death);
+        let blocking = self.begin_blocking();
         let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies.then_some(death));
         let result = system.stop(&mut ssd);
         let dead = ssd.dead;
-        for class in std::mem::take(&mut self.devices[0].faults.struck) {
+        for class in self.struck_in(blocking) {
             self.stats.coverage.hit(crate::coverage::fault_of(class, true), Phase::Stop);
         }
         self.tell(format!("clean stop: {result:?}, died in it: {dead}"));
         self.end_life();
         if dead {
-            self.crashes_left -= 1;
+            self.ends.crashes_left -= 1;
             self.died_in_stop();
         } else if result.is_err() {
             // It did not stop cleanly: what was never acknowledged, though read, may be gone as after a crash.

@@ -1,5 +1,7 @@
 //! What is going on right now, as far as it can be seen from outside: for the coverage table.
 
+use std::collections::BTreeSet;
+
 use engine::api::{Io, IoKind, Op};
 use types::Mode;
 
@@ -7,13 +9,20 @@ use super::World;
 use super::operator::Purpose;
 use crate::coverage::Phase;
 
+/// Places on the SSD that log writes went to: which, and which more than once.
+#[derive(Default)]
+pub(crate) struct Places {
+    pub written: BTreeSet<u64>,
+    pub reused: BTreeSet<u64>,
+}
+
 impl World<'_> {
     /// Remembers where the log was written, to know segments that are written again and data that is old.
     pub fn see_log_write(&mut self, lane: u16, io: &Io) {
         if let IoKind::Write { .. } = io.kind {
             // The log goes on in order; a write at a place written before is another lap.
-            if !self.written_places.insert(io.offset_bytes) {
-                self.reused_places.insert(io.offset_bytes);
+            if !self.places.written.insert(io.offset_bytes) {
+                self.places.reused.insert(io.offset_bytes);
             }
             self.log_writes.begins(lane, io);
             if self.plan.ssd_faults.lies || self.plan.ssd_faults.corrupt_write_per_10k > 0 {
@@ -27,9 +36,9 @@ impl World<'_> {
 
     pub fn phases(&self) -> Vec<Phase> {
         let mut phases = Vec::new();
-        let client_flush = self.pending.values().any(|one| one.draft.op == Op::Flush);
-        let client_write = self.pending.values().any(|one| one.draft.op == Op::Write);
-        let client_read = self.pending.values().any(|one| one.draft.op == Op::Read);
+        let client_flush = self.clients.pending.values().any(|one| one.draft.op == Op::Flush);
+        let client_write = self.clients.pending.values().any(|one| one.draft.op == Op::Write);
+        let client_read = self.clients.pending.values().any(|one| one.draft.op == Op::Read);
         let mut log_write = false;
         for flight in self.devices[0].flights() {
             if let IoKind::Write { .. } = flight.io.kind {
@@ -59,7 +68,7 @@ impl World<'_> {
                 phases.push(Phase::WriteAllocate);
             }
         }
-        for one in self.pending.values().filter(|one| one.draft.op == Op::Write) {
+        for one in self.clients.pending.values().filter(|one| one.draft.op == Op::Write) {
             let (start, end) = (one.draft.start_sector * 512, (one.draft.start_sector + u64::from(one.draft.sectors)) * 512);
             let meets =
                 |(volume, offset, length): &(u16, u64, u64)| *volume == one.draft.volume && *offset < end && start < *offset + *length;
@@ -85,7 +94,7 @@ impl World<'_> {
                 Purpose::DestageToReplace | Purpose::QuiesceToReplace => Phase::Replace,
             });
         }
-        if phases.is_empty() && self.pending.is_empty() {
+        if phases.is_empty() && self.clients.pending.is_empty() {
             phases.push(Phase::Idle);
         }
         phases.sort_by_key(|phase| *phase as usize);
@@ -94,6 +103,6 @@ impl World<'_> {
     }
 
     fn writes_again(&self, io: &Io) -> bool {
-        self.reused_places.contains(&io.offset_bytes)
+        self.places.reused.contains(&io.offset_bytes)
     }
 }

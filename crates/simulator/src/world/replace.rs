@@ -14,6 +14,7 @@ use types::Mode;
 use super::log_writes::LogWrites;
 use super::operator::Purpose;
 use super::{Step, World};
+use crate::course::Kind;
 use crate::coverage::{Phase, fault_of};
 use crate::disk::Disk;
 use crate::disk::blocking::Blocking;
@@ -85,7 +86,7 @@ impl World<'_> {
             return self.start();
         }
         let former = std::mem::replace(&mut self.devices[0], disk);
-        self.former_ssd = Some(former.media.snapshot());
+        self.other_ssds.former = Some(former.media.snapshot());
         self.host = record;
         self.stats.replacements += 1;
         self.tell(format!("the pool is on another SSD; dirty blocks given up: {dirty:?}"));
@@ -101,7 +102,7 @@ impl World<'_> {
     }
 
     fn died_exchanging(&mut self) {
-        self.crashes_left = self.crashes_left.saturating_sub(1);
+        self.ends.crashes_left = self.ends.crashes_left.saturating_sub(1);
         self.died_in(Phase::Format);
     }
 
@@ -118,10 +119,17 @@ impl World<'_> {
         pool_uuid.fill_with(|| self.prng.bits() as u8);
         let record = HostRecord::of_new_pool(pool_uuid);
         let dies_after = self.death();
+        let blocking = self.course.next(Kind::BlockingStrike);
+        disk.faults.veto = !self.course.may_strike(blocking);
         let mut ssd = Blocking::new(&mut disk, &mut self.disk_prng, dies_after);
         let result = self.builder.format(self.plan, &record, &mut ssd);
         let dead = ssd.dead;
-        for class in std::mem::take(&mut disk.faults.struck) {
+        disk.faults.veto = false;
+        let struck = std::mem::take(&mut disk.faults.struck);
+        if !struck.is_empty() {
+            self.course.note(blocking, || format!("the other SSD: errors while it is formatted: {struck:?}"));
+        }
+        for class in struck {
             self.stats.coverage.hit(fault_of(class, true), Phase::Format);
         }
         if dead {
@@ -143,9 +151,9 @@ impl World<'_> {
             volume.settled = volume.options.mode != Mode::WriteBack;
         }
         self.blame.new_pool();
-        self.wounded.clear();
-        self.healed.clear();
-        (self.ssd_failed, self.ssd_lied, self.older_ssd) = (false, false, None);
+        self.wounds.open.clear();
+        self.wounds.healed.clear();
+        (self.ssd_failed, self.ssd_lied, self.other_ssds.older) = (false, false, None);
         self.log_writes = LogWrites::default();
     }
 }
