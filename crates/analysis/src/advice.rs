@@ -10,7 +10,7 @@ use types::BLOCK_BYTES;
 const SIZES: usize = 10;
 /// Uses that go through each of them: some 3 microseconds a use.
 const USES_MAX: usize = 100_000;
-/// How far the hits of a miniature are taken to be off from those of the whole. `tests/miniature.rs`
+/// How far the hits of a miniature are taken to be off from those of the whole. `tests/all/miniature.rs`
 /// measures 0.022 on average on a short piece of a recorded load, and asks for 0.02 on whole ones.
 const MINIATURE_HITS: f64 = 0.015;
 /// And how far in any case, as a part of the size.

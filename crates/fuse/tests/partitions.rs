@@ -1,5 +1,7 @@
 //! A volume behaves like a disk: it has partitions, and what stands on them and on what stands on them is seen, named and written back.
+//! A file of its own, since a mount namespace that it begins has the mounts of all other tests, too.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{Mounted, OthersLoop, Stage, StageOptions, attempt, machine_can, partition_table, pattern, run};

@@ -1,8 +1,9 @@
 //! The right disk, with the real binary over loop devices: names change hands while the daemon is down, a disk is rolled back, comes late, or is
 //! given up for a while. Each volume finds its own disk or none.
 //!
-//! Needs root and loop devices; says so where it has neither.
+//! Needs root and loop devices; says so where it has neither. A file of its own, since it counts on numbers of loop devices, which other tests take.
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! hearth as a service: the configuration file decides, and a service manager is told what happens.
+//! A file of its own, since a mount namespace that it begins has the mounts of all other tests, too.
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,6 +1,7 @@
 //! File descriptors run out: the API goes on when there are some, and who has not proved itself makes room. A file of its own, since
 //! the limit is the process's.
 
+#[path = "all/support/mod.rs"]
 mod support;
 
 use rest::server::ServerLimits;

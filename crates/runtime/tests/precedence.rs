@@ -1,5 +1,7 @@
 //! A reactor runs before ordinary threads while it has little to do, and as one of them while it has much (`reactor/precedence.rs`).
+//! A file of its own, since it looks for its reactor among the threads of the process.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{Scripted, Wake, one_request, open, request};

@@ -1,5 +1,7 @@
 //! Descriptors that a front end gives and whose end takes long: a TCP socket that waits until its data is taken.
+//! A file of its own, since it counts the threads of the process.
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{PATIENCE, Stage};

@@ -1,6 +1,6 @@
 //! Promise: a pool of an older format version is recovered to the same blocks by every release.
 //!
-//! The image is the format crate's (its `tests/golden.rs` says how it is stored and what is in it): a sealed segment of a past session, a
+//! The image is the format crate's (its `tests/all/golden.rs` says how it is stored and what is in it): a sealed segment of a past session, a
 //! sealed and an open segment of the session that crashed, and a last group whose payload never arrived.
 
 use crate::support::disk::Disk;

@@ -24,7 +24,7 @@ const RARE: [(u32, u64); 4] = [(4, 20_000), (11, 8000), (17, 8000), (47, 20_000)
 /// * 59: `crates/engine/tests/planted_mistakes.rs`.
 /// * 66 was found here as a true mistake of the engine. The index' own tests kill it.
 /// * 90 was found so too, twice in some 6000 runs of volumes that grow:
-///   `crates/format/tests/structures.rs`.
+///   `crates/format/tests/all/structures.rs`.
 /// * 91, once in as many runs of a lost SSD: `crates/engine/tests/all/failed_log.rs`.
 /// * 92, once in as many runs in which dirty blocks outgrow the log, since destage must wait exactly as
 ///   long as a block rests that could not be read: `crates/engine/tests/all/bad_cached_copy.rs`.

@@ -1,0 +1,132 @@
+//! Against servers that run, each in a temporary directory: names, sessions with their programs, and
+//! the sentences when a login does not work. Skipped with a message where a program is missing.
+
+mod servers;
+
+use catalogue::{Catalogue, Clients, Engine, Login, Names, Reason, RelationKind, Sessions, Trouble};
+use servers::{Mariadb, Postgres};
+use std::collections::BTreeSet;
+
+fn ask(engine: Engine, file: &std::path::Path) -> Result<Catalogue, Trouble> {
+    Catalogue::ask(&Login::at(engine, file)?, &Clients::installed())
+}
+
+#[test]
+fn a_mariadb_tells_names_and_sessions() {
+    let Some(server) = Mariadb::start() else { return };
+    server.ask(
+        "create database shop; create table shop.orders (id int primary key, k int, c text, key by_k (k), fulltext key words (c)); \
+         create table shop.`odd name-1` (a int); create user hearth@localhost identified by 'it''s ''#;\"'; \
+         create user less@localhost identified by 'x'; grant process on *.* to hearth@localhost, less@localhost; \
+         grant select on performance_schema.* to hearth@localhost; create user nothing@localhost identified by 'x'",
+    );
+    // A password with all that is odd in an option file.
+    let login = server.login("[client]\nuser = hearth\npassword = \"it's '#;\\\"\"\n");
+    let catalogue = ask(Engine::Mysql, &login).expect("names");
+    assert!(catalogue.server.product.starts_with("MariaDB 1") && catalogue.server.user == "hearth@localhost", "{:?}", catalogue.server);
+    let Names::Innodb(indexes) = &catalogue.names else { panic!("names of InnoDB") };
+    let of = |table: &str| -> BTreeSet<(&str, bool)> {
+        indexes.iter().filter(|index| index.table == table).map(|index| (index.name.as_str(), index.clustered)).collect()
+    };
+    // A full-text index has tables of its own, and one over the hidden column that it needs.
+    assert_eq!(of("shop/orders"), BTreeSet::from([("FTS_DOC_ID_INDEX", false), ("PRIMARY", true), ("by_k", false)]));
+    assert_eq!(of("shop/odd@0020name@002d1"), BTreeSet::from([("GEN_CLUST_INDEX", true)]));
+    assert!(indexes.iter().filter(|index| index.table.starts_with("shop/")).all(|index| index.space > 0 && index.root >= 3));
+
+    let sleeper = server.sleeper();
+    let mut sessions = Sessions::open(&Login::at(Engine::Mysql, &login).expect("a login"), &Clients::installed()).expect("a connection");
+    let found =
+        servers::patiently(|| sessions.ask().expect("sessions").into_iter().find(|one| one.user == "root" && one.database == "shop"));
+    assert!(["mariadb", "mysql"].contains(&found.program.as_str()), "{found:?}");
+    assert!(server.has_thread(found.thread), "{found:?}");
+    drop(sleeper);
+    servers::patiently(|| sessions.ask().expect("sessions").iter().all(|one| one.user != "root").then_some(()));
+
+    let less = Login::at(Engine::Mysql, &server.login("[client]\nuser = less\npassword = x\n")).expect("a login");
+    let mut less = Sessions::open(&less, &Clients::installed()).expect("a connection");
+    assert!(!less.server().programs && less.ask().is_ok());
+
+    let check = |text: &str, reason: Reason, words: &str| {
+        let trouble = ask(Engine::Mysql, &server.login(text)).expect_err(text);
+        assert!(trouble.reason == reason && trouble.problem.contains(words), "{trouble:?}");
+    };
+    check("[client]\nuser = hearth\npassword = wrong\n", Reason::Refused, "Access denied for user 'hearth'");
+    check("[client]\nuser = nothing\npassword = x\n", Reason::Denied, "PROCESS");
+    check("[client]\nuser = hearth\nsocket = /nowhere/socket\n", Reason::Unreachable, "/nowhere/socket");
+    check("[client]\nuser = hearth\nnonsense = 1\n", Reason::LoginFile, "nonsense");
+    check("user = hearth\n", Reason::LoginFile, "group");
+    // The login may write; what it asks may not.
+    let writer = server.login("[client]\nuser = root\n[client-server]\n");
+    assert!(ask(Engine::Mysql, &writer).is_ok());
+
+    let mut sessions = Sessions::open(&Login::at(Engine::Mysql, &login).expect("a login"), &Clients::installed()).expect("a connection");
+    drop(server);
+    let trouble = sessions.ask().expect_err("it has gone");
+    assert_eq!(trouble.reason, Reason::Unreachable, "{trouble:?}");
+}
+
+#[test]
+fn a_postgresql_tells_names_and_sessions() {
+    let Some(server) = Postgres::start() else { return };
+    server.ask("postgres", "create role hearth login password 'it''s \\ #'; grant pg_monitor to hearth");
+    server.ask("postgres", "create role less login password 'x'");
+    server.ask("postgres", "create database \"it's \\ odd; x=1\"");
+    server.ask("postgres", "create database closed");
+    server.ask("postgres", "revoke connect on database closed from public");
+    // The server's own list of who may come does not let it in.
+    server.ask("postgres", "create database shut");
+    let odd = "it's \\ odd; x=1";
+    server.ask(odd, "create table orders (id int primary key, c text)");
+    server.ask(odd, "create schema other; create table other.\"Größe\" (a int)");
+    // What a user makes is not called, whatever it is named.
+    server.ask(odd, "create function public.encode(bytea, text) returns text language plpgsql as 'begin raise exception ''trap''; end'");
+    server.ask(odd, "alter database \"it's \\ odd; x=1\" set search_path = public, pg_catalog");
+    let login = server.login("user=hearth\npassword=it's \\ #\ndbname=postgres\n");
+    let catalogue = ask(Engine::Postgres, &login).expect("names");
+    assert!(catalogue.server.product.starts_with("PostgreSQL ") && catalogue.server.user == "hearth", "{:?}", catalogue.server);
+    assert!(catalogue.server.programs && catalogue.left_out == ["shut"], "{catalogue:?}");
+    let Names::Postgres(relations) = &catalogue.names else { panic!("names of PostgreSQL") };
+    let find = |table: &str, index: Option<&str>, kind: RelationKind| {
+        let mut found =
+            relations.iter().filter(|one| (one.table.as_str(), one.index.as_deref(), one.kind) == (table, index, kind) && !one.own);
+        let one = found.next().unwrap_or_else(|| panic!("{table} {index:?}"));
+        assert!(found.next().is_none() && one.of.as_deref() == Some(odd), "{one:?}");
+        one
+    };
+    let orders = find("orders", None, RelationKind::Table);
+    let told = server.ask(odd, "select pg_relation_filenode('orders'), (select oid from pg_database where datname = current_database())");
+    assert_eq!(told.trim(), format!("{}\t{}", orders.file, orders.database));
+    assert_eq!(find("orders", Some("orders_pkey"), RelationKind::Index).schema, "public");
+    assert_eq!(find("orders", None, RelationKind::Toast).schema, "pg_toast");
+    assert_eq!(find("Größe", None, RelationKind::Table).schema, "other");
+    let shared = relations.iter().filter(|one| one.database == 0 && one.index.is_none() && one.kind == RelationKind::Table);
+    let shared: Vec<_> = shared.filter(|one| one.table == "pg_database").collect();
+    assert!(shared.len() == 1 && shared[0].own && shared[0].of.is_none() && shared[0].file == 1262, "{shared:?}");
+
+    let sleeper = server.sleeper();
+    let open = |file: &std::path::Path| Sessions::open(&Login::at(Engine::Postgres, file).expect("a login"), &Clients::installed());
+    let mut sessions = open(&login).expect("a connection");
+    let found = servers::patiently(|| sessions.ask().expect("sessions").into_iter().find(|one| one.program == "psql"));
+    assert_eq!((found.user.as_str(), found.database.as_str()), ("postgres", "postgres"));
+    assert!(server.has_process(found.thread), "{found:?}");
+    assert!(sessions.ask().expect("sessions").iter().any(|one| one.program == "walwriter"));
+    drop(sleeper);
+    let less = open(&server.login("user=less\npassword=x\ndbname=postgres\n")).expect("a connection");
+    assert!(!less.server().programs);
+
+    let check = |text: &str, reason: Reason, words: &str| {
+        let trouble = ask(Engine::Postgres, &server.login(text)).expect_err(text);
+        assert!(trouble.reason == reason && trouble.problem.contains(words), "{trouble:?}");
+    };
+    check("user=hearth\npassword=wrong\ndbname=postgres\n", Reason::Refused, "password authentication failed");
+    check("user=hearth\ndbname=postgres\n", Reason::Refused, "no password supplied");
+    check("user=hearth\npassword=x\nhost=/nowhere\n", Reason::Unreachable, "/nowhere");
+    check("user=hearth\nnonsense=1\n", Reason::LoginFile, "service file");
+    std::fs::write(&login, "[other]\nuser=hearth\n").expect("written");
+    let trouble = ask(Engine::Postgres, &login).expect_err("no service");
+    assert!(trouble.reason == Reason::LoginFile && trouble.remedy.contains("[hearth]"), "{trouble:?}");
+
+    drop(server);
+    let trouble = sessions.ask().expect_err("it has gone");
+    assert!(matches!(trouble.reason, Reason::Unreachable | Reason::Ended), "{trouble:?}");
+}

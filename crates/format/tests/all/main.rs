@@ -1,0 +1,6 @@
+//! The integration tests of `format`, in one binary: linked once, and their waits run beside each other.
+
+mod golden;
+mod golden_packed;
+mod image;
+mod structures;

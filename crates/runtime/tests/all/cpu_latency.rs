@@ -1,0 +1,60 @@
+//! Processors are kept from deep sleep while clients do much I/O, and only then (`reactor/cpu_latency.rs`).
+
+use crate::common::{one_request, open, request};
+use engine::api::Op;
+use runtime::{BareVolumeOptions, CpuLatency, Runtime, RuntimeOptions};
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What all who ask the kernel have asked for, in microseconds. Opening it asks for nothing.
+fn asked_for_us() -> i32 {
+    let mut told = [0; 4];
+    let device = std::fs::File::open("/dev/cpu_dma_latency").expect("a reactor could open it");
+    (&device).read_exact(&mut told).expect("the kernel tells");
+    i32::from_ne_bytes(told)
+}
+
+#[test]
+fn processors_are_kept_awake_while_clients_do_much_io() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = Runtime::start(RuntimeOptions { reactors: 1, cpu_latency: true, ..RuntimeOptions::default() }).expect("it starts");
+    let CpuLatency::AtMost(us) = runtime.standing().cpu_latency else {
+        eprintln!("skipped: processors {}", runtime.standing().cpu_latency);
+        return runtime.shutdown(PATIENCE).unwrap();
+    };
+    if asked_for_us() <= us {
+        eprintln!("skipped: somebody else asks for {} us", asked_for_us());
+        return runtime.shutdown(PATIENCE).unwrap();
+    }
+    let device = open(&runtime, &directory.path().join("disk"), 1 << 20, None);
+    let volume = runtime.add_bare_volume(&device, BareVolumeOptions { name: "bare".into(), read_only: false }).unwrap();
+    let read = || assert_eq!(one_request(&runtime, &volume, |_| request(1, Op::Read, 0, 8)).result, Ok(()));
+
+    for _ in 0..20 {
+        read();
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(asked_for_us() > us, "a hundred a second are not many");
+    }
+    let end = Instant::now() + PATIENCE;
+    while asked_for_us() != us {
+        assert!(Instant::now() < end, "one read after the other is much");
+        read();
+    }
+    while asked_for_us() <= us {
+        assert!(Instant::now() < end, "nobody reads any more");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let turns = runtime.turns();
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(runtime.turns(), turns, "it sleeps without a limit then");
+
+    while asked_for_us() != us {
+        assert!(Instant::now() < end, "much once more");
+        read();
+    }
+    runtime.shutdown(PATIENCE).unwrap();
+    assert!(asked_for_us() > us, "the wish ends with the reactor");
+}
