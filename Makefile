@@ -4,13 +4,14 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 SEEDS ?= 20000
 
 .NOTPARALLEL:
-.PHONY: help demo test test-long bench soak build console deb test-deb fmt clippy tidy clean
+.PHONY: help demo test test-long bench soak build evaluate console deb test-deb fmt clippy tidy clean
 
 help:
 	@echo "make demo      builds hearth and shows it in front of a modelled slow disk (under five minutes); KEEP=1 leaves it running, console included"
 	@echo "make test      everything CI runs"
 	@echo "make test-long the same with long versions of what only repeats: about an hour"
 	@echo "make build     target/release/hearth, the web console within"
+	@echo "make evaluate  target/release/hearth-evaluate, which \`hearth evaluate\` runs"
 	@echo "make console   the web console alone: console/dist, which the next build embeds"
 	@echo "make deb       a Debian package of the build: target/hearth_VERSION_ARCH.deb"
 	@echo "make test-deb  tries that package: install, upgrade, remove, purge (needs root; this machine stays as it is)"
@@ -35,10 +36,14 @@ console/node_modules/.package-lock.json: console/package-lock.json | setup-conso
 build: setup-build console
 	cargo build --release --locked -p hearth
 
-deb: setup-deb build
+# A program of its own: the daemon links no load generator, and the demo does not build one.
+evaluate: setup-build
+	cargo build --release --locked -p evaluate
+
+deb: setup-deb build evaluate
 	scripts/deb
 
-test-deb: setup-deb build
+test-deb: setup-deb build evaluate
 	scripts/try-deb
 
 demo: setup-demo build

@@ -1,4 +1,4 @@
-//! `hearth evaluate`: the tests of five published evaluations, rerun against hearth, and a report of what came out.
+//! `hearth evaluate`, a program of its own (`main.rs`): the tests of five published evaluations, rerun against hearth, and a report of what came out.
 //!
 //! Rooms that know nothing of disks and databases, so that all of it is tried on numbers whose truth is known: [`pairs`] (what pairs of runs say),
 //! [`settled`] (where a run is steady), [`pattern`] (which request comes next), [`again`] (which reads are of blocks used before), [`plot`] (charts), [`catalogue`] (the suites and what was

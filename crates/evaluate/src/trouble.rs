@@ -1,5 +1,7 @@
 //! Why an evaluation does not go on.
 
+use terminal::failure::{Failure, STATUS_USAGE};
+
 /// See the module. Sentences say what is wrong and what to do next, without a full stop.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Trouble {
@@ -12,6 +14,16 @@ pub enum Trouble {
     /// Something that was tried failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        match trouble {
+            Trouble::Stopped => Failure::interrupted(trouble.to_string()),
+            Trouble::Usage(message) => Failure { message, status: STATUS_USAGE },
+            Trouble::Failed(message) => Failure::failed(message, ""),
+        }
+    }
 }
 
 impl Trouble {

@@ -3,7 +3,7 @@
 use crate::cli::{Job, Pool, Volume};
 use crate::failure::Failure;
 use crate::logs::say;
-use crate::progress::{Interrupt, begin, follow, patiently};
+use crate::progress::{begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
 use control::api::{
@@ -17,6 +17,9 @@ use control::stats::{PoolStats, VolumeStats};
 use control::words::Export;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use terminal::interrupt::Interrupt;
+
+pub use terminal::output::{print, to_json};
 
 /// Between two looks of `stats --watch`, where the daemon does not say when.
 const WATCH: Duration = Duration::from_secs(1);
@@ -424,23 +427,4 @@ fn added(volume: &VolumeView) -> String {
         text = format!("volume {} added; it has no export (use --export block or --export nbd to make one)\n", volume.name);
     }
     text
-}
-
-/// JSON for people and scripts.
-pub fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("answers can be written as JSON") + "\n"
-}
-
-/// Writes to stdout. A reader that went away (`| head`) is no failure.
-///
-/// # Errors
-/// If stdout cannot be written for any other reason.
-pub fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(e) => Err(Failure::failed(format!("cannot write to stdout ({e})"), "check its redirection")),
-        Ok(()) => Ok(()),
-    }
 }

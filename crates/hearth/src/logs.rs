@@ -59,7 +59,7 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
 }
 
 /// What a filter may name: our own crates.
-const CRATES: [&str; 27] = [
+const CRATES: [&str; 25] = [
     "analysis",
     "applications",
     "blocktap",
@@ -67,9 +67,7 @@ const CRATES: [&str; 27] = [
     "content",
     "control",
     "device",
-    "direct",
     "engine",
-    "evaluate",
     "format",
     "fuse",
     "guest",

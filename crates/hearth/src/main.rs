@@ -17,7 +17,6 @@ mod disks;
 mod evaluate;
 mod events;
 mod exporters;
-mod failure;
 mod generate;
 mod import;
 mod insight;
@@ -28,7 +27,6 @@ mod model;
 mod objects;
 mod outlet;
 mod progress;
-mod quantity;
 mod recipes;
 mod replay;
 mod request;
@@ -38,12 +36,10 @@ mod serve;
 mod service;
 mod shares;
 mod show;
-mod signals;
 #[cfg(test)]
 mod snapshot;
 mod stats;
 mod stream_rules;
-mod table;
 mod tokens;
 mod top;
 mod units;
@@ -58,11 +54,14 @@ use cli::{Analysis, App, Cli, Command, ConfigCommand, Content, Disk, Job, Object
 use commands::Session;
 use config::settings::Flags;
 use control::client::Client;
-use failure::Failure;
 use generate::Generate;
-use progress::Interrupt;
 use rescue::Rescue;
 use std::process::ExitCode;
+use terminal::failure::Failure;
+use terminal::interrupt::Interrupt;
+use terminal::options::with_negatives;
+// What most rooms use, under the names of this program's own rooms.
+use terminal::{failure, quantity, signals, table};
 
 #[global_allocator]
 static ALLOCATOR: runtime::HugePages = runtime::HugePages;
@@ -84,19 +83,9 @@ fn main() -> ExitCode {
     code
 }
 
-/// The command line. A negative number is the value of an option: what is wrong with it is said by who reads it.
-fn command() -> clap::Command {
-    fn with_negatives(command: clap::Command) -> clap::Command {
-        let takes_value = |arg: &clap::Arg| arg.get_long().is_some() && arg.get_action().takes_values();
-        let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
-        command.mut_subcommands(with_negatives)
-    }
-    with_negatives(Cli::command())
-}
-
 /// Reads the command line; `None` if help or the version was asked for and printed.
 fn parse() -> Result<Option<Cli>, Failure> {
-    match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+    match with_negatives(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             commands::print(&error.render().to_string())?;
@@ -113,16 +102,16 @@ fn parse() -> Result<Option<Cli>, Failure> {
 }
 
 fn run(cli: &Cli) -> Result<(), Failure> {
-    let flags = Flags { state: cli.state.clone(), socket: cli.socket.clone(), ..Flags::default() };
-    let file = cli.config.as_deref();
+    let flags = Flags { state: cli.everywhere.state.clone(), socket: cli.everywhere.socket.clone(), ..Flags::default() };
+    let file = cli.everywhere.config.as_deref();
     // These tell by themselves what is wrong with it.
     if !matches!(cli.command, Command::Serve(_) | Command::Config(_)) {
         file.map_or(Ok(()), config::check_given)?;
     }
-    let places = config::client_places(cli.state.clone(), cli.socket.clone(), file);
+    let places = config::client_places(cli.everywhere.state.clone(), cli.everywhere.socket.clone(), file);
     let session = || -> Result<Session, Failure> {
         let interrupt = Interrupt::install().map_err(|e| Failure::failed(format!("Ctrl-C cannot be watched ({e})"), ""))?;
-        Ok(Session { client: Client::new(&places.socket).telling(|told| logs::say(told)), json: cli.json, interrupt })
+        Ok(Session { client: Client::new(&places.socket).telling(|told| logs::say(told)), json: cli.everywhere.json, interrupt })
     };
     match &cli.command {
         Command::Serve(options) => {
@@ -130,14 +119,16 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             serve::serve(&Flags { reactors, listen, allow_remote, ..flags }, file).map_err(|f| f.cannot("serve"))
         }
         Command::Top => top::top(&session()?).map_err(|f| f.cannot("show what moves")),
-        Command::Config(command) => config::command::config(command, &flags, file, cli.json).map_err(|f| f.cannot(config_action(command))),
+        Command::Config(command) => {
+            config::command::config(command, &flags, file, cli.everywhere.json).map_err(|f| f.cannot(config_action(command)))
+        }
         Command::Completions { shell } => generate::completions(*shell),
         Command::Generate(Generate::Man { directory }) => generate::man(directory).map_err(|f| f.cannot("make manual pages")),
         Command::Generate(Generate::Units { directory, fstab }) => {
             units::generate(directory, fstab, &places.state_directory).map_err(|f| f.cannot("make units"))
         }
         Command::Pool(command @ Pool::Check { pool }) if pool.contains('/') => {
-            check::check(pool, cli.json).map_err(|f| f.cannot(&pool_action(command)))
+            check::check(pool, cli.everywhere.json).map_err(|f| f.cannot(&pool_action(command)))
         }
         Command::Pool(command) => session()?.pool(command).map_err(|f| f.cannot(&pool_action(command))),
         Command::Disk(command) => session()?.disk(command).map_err(|f| f.cannot(&disk_action(command))),
@@ -158,15 +149,17 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Stats { name, watch } => session()?.stats(name.as_deref(), *watch).map_err(|f| f.cannot("show counters")),
         Command::Model { set, file, export, sector_size } => {
-            model::model(set, file, export, *sector_size, &places.socket, cli.json).map_err(|f| f.cannot("export the model"))
+            model::model(set, file, export, *sector_size, &places.socket, cli.everywhere.json).map_err(|f| f.cannot("export the model"))
         }
         Command::Content(Content::Measure { paths, memory }) => {
-            content_measure::measure(paths, memory, cli.json).map_err(|f| f.cannot("measure"))
+            content_measure::measure(paths, memory, cli.everywhere.json).map_err(|f| f.cannot("measure"))
         }
-        Command::Evaluate(command) => evaluate::evaluate(command, cli.json),
+        Command::Evaluate(_) => evaluate::become_evaluate(),
         Command::Console => session()?.console().map_err(|f| f.cannot("open the console")),
         Command::Token(command) => session()?.token(command).map_err(|f| f.cannot(&token_action(command))),
-        Command::Pki(command) => certificates::pki(command, &places.state_directory, cli.json).map_err(|f| f.cannot(&pki_action(command))),
+        Command::Pki(command) => {
+            certificates::pki(command, &places.state_directory, cli.everywhere.json).map_err(|f| f.cannot(&pki_action(command)))
+        }
         Command::Rescue(Rescue { serve: true, .. }) => rescue::serve(&places).map_err(|f| f.cannot("serve attached volumes")),
         Command::Rescue(Rescue { after_stop: true, .. }) => rescue::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
         Command::UdevName { device } => keeping::udev_name(&places, device).map_err(|f| f.cannot("name the device")),
@@ -176,7 +169,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             keeping::keep(keeper_socket, daemon_socket.as_deref()).map_err(|f| f.cannot("hold exports"))
         }
         Command::Openapi => commands::print(&rest::openapi::document()),
-        Command::Replay(options) => replay::replay(options, cli.json).map_err(|f| f.cannot("replay the trace")),
+        Command::Replay(options) => replay::replay(options, cli.everywhere.json).map_err(|f| f.cannot("replay the trace")),
     }
 }
 

@@ -7,10 +7,10 @@ use control::client::Client;
 use control::human;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
+use terminal::interrupt::Interrupt;
 
 /// Shorter work shows nothing.
 const QUIET: Duration = Duration::from_secs(2);
@@ -21,52 +21,6 @@ const ASK: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(3);
 /// How often a plain line is written where there is no terminal.
 const PLAIN_LINE: Duration = Duration::from_secs(5);
-
-/// Ctrl-C of this process. Ends the process at once with status 130, unless somebody watches for it.
-#[derive(Clone)]
-pub struct Interrupt {
-    pressed: Arc<AtomicBool>,
-    at_once: Arc<AtomicBool>,
-}
-
-impl Interrupt {
-    /// Takes over SIGINT.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn install() -> std::io::Result<Interrupt> {
-        let pressed = Arc::new(AtomicBool::new(false));
-        let at_once = Arc::new(AtomicBool::new(true));
-        let interrupt = signal_hook::consts::SIGINT;
-        signal_hook::flag::register_conditional_shutdown(interrupt, i32::from(crate::failure::STATUS_INTERRUPTED), at_once.clone())?;
-        signal_hook::flag::register(interrupt, pressed.clone())?;
-        Ok(Interrupt { pressed, at_once })
-    }
-
-    /// From now on Ctrl-C is only noted.
-    pub fn watch(&self) {
-        self.at_once.store(false, Ordering::SeqCst);
-    }
-
-    /// SIGTERM and the end of the terminal count as Ctrl-C from now on: for what has much to put away.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn watch_termination(&self) -> std::io::Result<()> {
-        let mut others = crate::signals::that_end().into_iter().filter(|signal| *signal != signal_hook::consts::SIGINT);
-        others.try_for_each(|signal| signal_hook::flag::register(signal, self.pressed.clone()).map(drop))
-    }
-
-    /// True once it was pressed.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.pressed)
-    }
-
-    /// Whether it was pressed.
-    pub fn pressed(&self) -> bool {
-        self.pressed.load(Ordering::SeqCst)
-    }
-}
 
 /// Sends what may begin a job. Ctrl-C is only noted from here on, so that it never leaves a job running that nobody told of: [`follow`] stops
 /// the job then. If the daemon does not answer [`GRACE`] after Ctrl-C, the process ends with status 130.

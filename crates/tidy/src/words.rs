@@ -12,7 +12,7 @@ const DOCUMENTS: [&str; 7] =
     ["README.md", "docs/api.md", "docs/commands.md", "docs/configuration.md", "docs/failures.md", "docs/glossary.md", "docs/service.md"];
 
 /// Where documentation in the source becomes help or the API's description.
-const HELP: [&str; 3] = ["crates/hearth/src/cli.rs", "crates/control/src/api", "crates/rest/src/routes"];
+const HELP: [&str; 4] = ["crates/hearth/src/cli.rs", "crates/terminal/src/evaluate.rs", "crates/control/src/api", "crates/rest/src/routes"];
 
 /// Phrases, and what to write instead. The second part of each is apart, so that this file does not complain about itself.
 const PHRASES: [(&str, &str, &str); 12] = [

@@ -1,7 +1,7 @@
 //! TPC-C inside a virtual machine: server and load run there, on a disk that is the device under test.
 //!
 //! A launcher starts the machine (see [`guests`](crate::guests)): `LAUNCHER run [--cpus N] [--mem SIZE] [--timeout S] [--disk SPEC] -- COMMAND` boots a
-//! guest that sees this machine's files, runs the command there, and ends with its status. The command is `hearth evaluate in-guest`,
+//! guest that sees this machine's files, runs the command there, and ends with its status. The command is this program's `in-guest`,
 //! which says on lines of its own when the measured part begins and ends, and at last what it measured.
 
 use super::legs::{Server, Times, Tpcc, tpcc_leg};
@@ -66,8 +66,9 @@ pub fn tpcc_in_guest(
     let (launcher, disk) = (launcher.display().to_string(), format!("name=data,file={device},cache=none"));
     let limit_s = limit.as_secs().to_string();
     let run = [&launcher, "run", "--cpus", "2", "--mem", "1G", "--timeout", &limit_s, "--disk", &disk, "--"];
-    let hearth = stage.hearth();
-    let inside = [&hearth, "evaluate", "in-guest", "/dev/vmlab/data", &asked];
+    let own = std::env::current_exe().map_err(|error| Trouble::Failed(format!("this program has no path: {error}")))?;
+    let own = own.display().to_string();
+    let inside = [&own, "in-guest", "/dev/vmlab/data", &asked];
     let mut guest = stage.begin("guest", &run.into_iter().chain(inside).collect::<Vec<_>>(), &[])?;
     let began = Instant::now();
     let (mut measured, mut ended) = (false, false);
@@ -102,11 +103,12 @@ pub fn tpcc_in_guest(
 ///
 /// # Errors
 /// As of [`tpcc_leg`].
-pub fn inside(hearth: &Path, device: &str, asked: &str, say: &dyn Fn(&str)) -> Result<(), Trouble> {
+pub fn inside(device: &str, asked: &str, say: &dyn Fn(&str)) -> Result<(), Trouble> {
     let asked: Asked =
         serde_json::from_str(asked).map_err(|error| Trouble::Usage(format!("that is not what is asked of a guest ({error})")))?;
     let place = tempfile::tempdir().map_err(|error| Trouble::io("make a directory in", &std::env::temp_dir(), &error))?;
-    let stage = Stage::new(place.path(), hearth, Arc::default());
+    // No leg in a guest starts hearth.
+    let stage = Stage::new(place.path(), Path::new(""), Arc::default());
     let tpcc = Tpcc {
         server: Server::MariaDb { pool_bytes: asked.pool_bytes },
         warehouses: asked.warehouses,
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_a_guest_is_understood_or_refused() {
-        let refused = inside(Path::new("/bin/true"), "/dev/null", "{}", &|_| ());
+        let refused = inside("/dev/null", "{}", &|_| ());
         assert!(matches!(refused, Err(Trouble::Usage(_))), "{refused:?}");
     }
 }
