@@ -172,10 +172,21 @@ pub fn install(stage: &Stage, missing: &[&Tool], agreed: &mut dyn FnMut(&str) ->
     }
 }
 
-/// go-tpc where it is already: as `HEARTH_GO_TPC` says, or in `PATH`.
-fn go_tpc_there() -> Option<PathBuf> {
+/// go-tpc where it is already: as `HEARTH_GO_TPC` says, in `PATH`, or built by an earlier evaluation.
+pub fn go_tpc_there() -> Option<PathBuf> {
     let said = std::env::var_os("HEARTH_GO_TPC").map(PathBuf::from).filter(|path| is_program(path));
-    said.or_else(|| program("go-tpc"))
+    said.or_else(|| program("go-tpc")).or_else(|| cache_directory().map(|cache| built_go_tpc(&cache)).filter(|path| is_program(path)))
+}
+
+/// What evaluations keep for the next one.
+pub fn cache_directory() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    base.map(|base| base.join("hearth"))
+}
+
+fn built_go_tpc(cache: &Path) -> PathBuf {
+    cache.join(format!("go-tpc-{}", go_tpc_version()))
 }
 
 /// go-tpc: where it is already, in the cache directory, or built into that with Go from the pinned module.
@@ -186,7 +197,7 @@ pub fn go_tpc(stage: &Stage, cache: &Path) -> Result<PathBuf, Trouble> {
     if let Some(path) = go_tpc_there() {
         return Ok(path);
     }
-    let built = cache.join(format!("go-tpc-{}", go_tpc_version()));
+    let built = built_go_tpc(cache);
     if is_program(&built) {
         return Ok(built);
     }

@@ -4,7 +4,6 @@ use evaluate::database::legs::{Server, Times, Tpcc, pgbench_leg, sysbench_leg, t
 use evaluate::database::pgbench::{Mix, Pgbench};
 use evaluate::database::prepared::{Contents, copy, prepared};
 use evaluate::database::sysbench::{Hot, Script, Sysbench};
-use evaluate::database::tpcc_native::Scale;
 use evaluate::database::{Driven, Moment};
 use evaluate::stage::{LoopDevice, Stage};
 use evaluate::tools;
@@ -30,12 +29,12 @@ fn ready(test: &str, tools: &[&str]) -> bool {
 }
 
 /// A stage in a directory of its own, and a device that holds a copy of an image.
-fn on_a_copy(contents: &Contents) -> (LoopDevice, Stage, tempfile::TempDir) {
+fn on_a_copy(contents: &Contents, go_tpc: Option<&Path>) -> (LoopDevice, Stage, tempfile::TempDir) {
     let place = tempfile::tempdir().expect("a directory");
     let stage = Stage::new(place.path(), Path::new("/bin/true"), Arc::default());
-    let image = prepared(&stage, place.path(), contents, None).unwrap_or_else(|trouble| panic!("{trouble}"));
+    let image = prepared(&stage, place.path(), contents, go_tpc).unwrap_or_else(|trouble| panic!("{trouble}"));
     stage.take_commands();
-    assert_eq!(prepared(&stage, place.path(), contents, None).expect("it is there"), image);
+    assert_eq!(prepared(&stage, place.path(), contents, go_tpc).expect("it is there"), image);
     assert!(stage.take_commands().is_empty(), "an image that is there is not made again");
     let disk = stage.path("disk.img");
     copy(&stage, &image, &disk).expect("there is room");
@@ -112,7 +111,7 @@ fn mariadb_is_driven_on_a_device() {
         return;
     }
     let load = Sysbench { script: Script::ReadWrite, databases: 2, rows: 2000, threads: 2, hot: Hot::AS_PUBLISHED };
-    let (device, stage, place) = on_a_copy(&Contents::Sysbench { databases: load.databases, rows: load.rows });
+    let (device, stage, place) = on_a_copy(&Contents::Sysbench { databases: load.databases, rows: load.rows }, None);
     let points = Sysbench { script: Script::PointReads, ..load };
     // Ctrl-C: from there on no command of the stage runs to its end.
     let stop = Arc::new(AtomicBool::new(false));
@@ -143,7 +142,7 @@ fn postgresql_is_driven_on_a_device() {
     }
     let mix = Mix::ReadsAndWrites { reads: 77, writes: 23 };
     let load = Pgbench { mix, scale: 1, clients: 4, sampled: 1.0 };
-    let (device, stage, place) = on_a_copy(&Contents::Pgbench { scale: load.scale });
+    let (device, stage, place) = on_a_copy(&Contents::Pgbench { scale: load.scale }, None);
     let memory = (16 * MIB, Some(128 * MIB));
     let points = Pgbench { mix: Mix::HotPoints { rows_percent: 30, drawn_percent: 90 }, ..load };
     let driven = measured_and_broken_off(
@@ -162,34 +161,38 @@ fn postgresql_is_driven_on_a_device() {
     place.close().expect("nothing holds it");
 }
 
-/// The load of our own, on a warehouse of toy size: every kind of transaction, on each server.
-fn tpcc_is_driven(server: Server) {
-    let tpcc = Tpcc { server, warehouses: 2, scale: Scale::TOY, threads: 4, go_tpc: None };
-    let (device, stage, place) = on_a_copy(&tpcc.contents());
-    // A deck of a hundred has 45 new orders: with so many, every kind of transaction was dealt. A busy
-    // machine takes longer for them.
+/// TPC-C on one warehouse, if go-tpc is there.
+fn tpcc_is_driven(test: &str, server: Server) {
+    let Some(go_tpc) = tools::go_tpc_there() else {
+        eprintln!("{test}: SKIPPED, go-tpc is not there; `scripts/test` builds it where there is Go");
+        return;
+    };
+    let tpcc = Tpcc { server, warehouses: 1, threads: 4, go_tpc };
+    let (device, stage, place) = on_a_copy(&tpcc.contents(), Some(&tpcc.go_tpc));
+    // A busy machine takes longer for the first new order.
     let driven = [TIMES.seconds, 10, 60].into_iter().find_map(|seconds| {
         let times = Times { seconds, ..TIMES };
         let driven = tpcc_leg(&stage, device.path(), &tpcc, times, &mut |_| Ok(())).unwrap_or_else(|trouble| panic!("{trouble}"));
-        (driven.rate * seconds as f64 > 45.0).then_some(driven)
+        (driven.rate > 0.0).then_some(driven)
     });
-    let driven = driven.expect("45 new orders within a minute");
-    assert!(driven.notes.iter().all(|note| !note.contains("aborted")), "{:?}", driven.notes);
+    let driven = driven.expect("new orders within a minute");
+    assert_eq!(driven.counted, "new orders");
+    assert!(driven.notes.iter().all(|note| !note.contains("gave up")), "{:?}", driven.notes);
     assert!(driven.series.iter().filter(|second| second.at_s > driven.cut_s).any(|second| second.mean_us.is_some_and(|us| us > 0.0)));
     drop(device);
     place.close().expect("nothing holds it");
 }
 
 #[test]
-fn tpcc_of_our_own_runs_on_mariadb() {
-    if ready("tpcc_of_our_own_runs_on_mariadb", &["MariaDB", "file systems"]) {
-        tpcc_is_driven(Server::MariaDb { pool_bytes: 16 * MIB });
+fn tpcc_runs_on_mariadb() {
+    if ready("tpcc_runs_on_mariadb", &["MariaDB", "file systems"]) {
+        tpcc_is_driven("tpcc_runs_on_mariadb", Server::MariaDb { pool_bytes: 24 * MIB });
     }
 }
 
 #[test]
-fn tpcc_of_our_own_runs_on_postgresql() {
-    if ready("tpcc_of_our_own_runs_on_postgresql", &["PostgreSQL", "file systems"]) {
-        tpcc_is_driven(Server::Postgres { buffers_bytes: 16 * MIB, memory_bytes: Some(128 * MIB) });
+fn tpcc_runs_on_postgresql() {
+    if ready("tpcc_runs_on_postgresql", &["PostgreSQL", "file systems"]) {
+        tpcc_is_driven("tpcc_runs_on_postgresql", Server::Postgres { buffers_bytes: 24 * MIB, memory_bytes: Some(128 * MIB) });
     }
 }

@@ -35,7 +35,7 @@ fn mistakes_have_the_status_of_mistakes() {
         (&["run", "--frobnicate"][..], 2, "--frobnicate"),
         (&["run", "--pairs", "0"], 2, "hearth: cannot run the evaluation: --pairs 0 measures nothing; give 1 or more"),
         (&["load", "/no/such/device", "--places", "everywhere"], 1, "/no/such/device"),
-        (&["report", "/no/such/run"], 2, "cannot write the report"),
+        (&["report", "/no/such/run"], 1, "cannot write the report"),
     ] {
         let (status, _, error) = said(&evaluate(words));
         assert!(status == Some(code) && error.contains(sentence), "{words:?}: {status:?} {error}");

@@ -5,13 +5,12 @@
 //! which says on lines of its own when the measured part begins and ends, and at last what it measured.
 
 use super::legs::{Server, Times, Tpcc, tpcc_leg};
-use super::tpcc_native::Scale;
 use super::{Beside, Driven, Moment, go_tpc};
 use crate::result::{Latency, Second};
-use crate::stage::Stage;
+use crate::stage::{SHORT, Stage};
 use crate::trouble::Trouble;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,11 +23,11 @@ const ENDED: &str = "in-guest: ended";
 const TOLD: &str = "in-guest: told ";
 
 /// What is done in the guest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Asked {
     pool_bytes: u64,
     warehouses: u32,
-    toy: bool,
+    go_tpc: PathBuf,
     threads: u32,
     warm_seconds: u64,
     seconds: u64,
@@ -46,7 +45,7 @@ struct Said {
     notes: Vec<String>,
 }
 
-/// [`tpcc_leg`] on MariaDB in a guest, by hearth's own load: new orders.
+/// [`tpcc_leg`] on MariaDB in a guest: new orders.
 ///
 /// # Errors
 /// If the guest does not come up, or anything fails in it.
@@ -59,8 +58,9 @@ pub fn tpcc_in_guest(
     beside: &mut Beside<'_>,
 ) -> Result<Driven, Trouble> {
     let Server::MariaDb { pool_bytes } = tpcc.server else { return Err(Trouble::Failed("only MariaDB runs in a guest".into())) };
-    let (toy, threads) = (tpcc.scale == Scale::TOY, tpcc.threads);
-    let asked = Asked { pool_bytes, warehouses: tpcc.warehouses, toy, threads, warm_seconds: times.warm_seconds, seconds: times.seconds };
+    let (go_tpc, threads) = (tpcc.go_tpc.clone(), tpcc.threads);
+    let asked =
+        Asked { pool_bytes, warehouses: tpcc.warehouses, go_tpc, threads, warm_seconds: times.warm_seconds, seconds: times.seconds };
     let asked = serde_json::to_string(&asked).map_err(|error| Trouble::Failed(error.to_string()))?;
     let limit = PATIENCE + Duration::from_secs(times.warm_seconds + times.seconds);
     let (launcher, disk) = (launcher.display().to_string(), format!("name=data,file={device},cache=none"));
@@ -112,10 +112,11 @@ pub fn inside(device: &str, asked: &str, say: &dyn Fn(&str)) -> Result<(), Troub
     let tpcc = Tpcc {
         server: Server::MariaDb { pool_bytes: asked.pool_bytes },
         warehouses: asked.warehouses,
-        scale: if asked.toy { Scale::TOY } else { Scale::STANDARD },
         threads: asked.threads,
-        go_tpc: None,
+        go_tpc: asked.go_tpc,
     };
+    // go-tpc knows no sockets, and a guest has no network until somebody asks for one.
+    stage.run(&["ip", "link", "set", "lo", "up"], SHORT)?;
     let times = Times { warm_seconds: asked.warm_seconds, seconds: asked.seconds };
     let driven = tpcc_leg(&stage, device, &tpcc, times, &mut |moment| {
         match moment {
@@ -145,7 +146,7 @@ mod tests {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("ours");
         let stage = Stage::new(place.path(), Path::new("/bin/true"), Arc::default());
         let server = Server::MariaDb { pool_bytes: 1 << 24 };
-        let tpcc = Tpcc { server, warehouses: 1, scale: Scale::TOY, threads: 1, go_tpc: None };
+        let tpcc = Tpcc { server, warehouses: 1, threads: 1, go_tpc: PathBuf::new() };
         let mut moments = Vec::new();
         let driven = tpcc_in_guest(&stage, &script, "/dev/null", &tpcc, Times { warm_seconds: 1, seconds: 1 }, &mut |moment| {
             if !matches!(moment, Moment::At(_)) {

@@ -7,7 +7,6 @@ use super::pgbench::Pgbench;
 use super::postgres::Postgres;
 use super::prepared::{Contents, DATA, TPCC};
 use super::sysbench::Sysbench;
-use super::tpcc_native::{self, Scale};
 use super::{Beside, Driven, Moment};
 use crate::stage::Stage;
 use crate::trouble::Trouble;
@@ -46,20 +45,18 @@ pub struct Tpcc {
     pub server: Server,
     /// As many as are in the image.
     pub warehouses: u32,
-    /// What each holds; other than the standard's only our own load knows it.
-    pub scale: Scale,
     /// Connections without time to think.
     pub threads: u32,
-    /// The load generator; our own where it is not to be had.
-    pub go_tpc: Option<PathBuf>,
+    /// The load generator, which is not needed to know [`Tpcc::contents`].
+    pub go_tpc: PathBuf,
 }
 
 impl Tpcc {
     /// The image that it starts from.
     pub fn contents(&self) -> Contents {
         match self.server {
-            Server::MariaDb { .. } => Contents::TpccMariaDb { warehouses: self.warehouses, scale: self.scale },
-            Server::Postgres { .. } => Contents::TpccPostgres { warehouses: self.warehouses, scale: self.scale },
+            Server::MariaDb { .. } => Contents::TpccMariaDb { warehouses: self.warehouses },
+            Server::Postgres { .. } => Contents::TpccPostgres { warehouses: self.warehouses },
         }
     }
 }
@@ -70,35 +67,18 @@ impl Tpcc {
 /// If anything fails, or the user wants an end; server and file system are gone then too.
 pub fn tpcc_leg(stage: &Stage, device: &str, tpcc: &Tpcc, times: Times, beside: &mut Beside<'_>) -> Result<Driven, Trouble> {
     let contents = tpcc.contents();
-    let go_tpc = tpcc.go_tpc.as_ref().filter(|_| tpcc.scale == Scale::STANDARD);
-    let tcp = go_tpc.is_some();
-    let drive = |target: Target, native: &tpcc_native::Target, beside: &mut Beside<'_>| match go_tpc {
-        Some(program) => {
-            let program = program.display().to_string();
-            GoTpc { program, target, database: TPCC.into(), warehouses: tpcc.warehouses, threads: tpcc.threads }.drive(
-                stage,
-                times.warm_seconds,
-                times.seconds,
-                beside,
-            )
-        }
-        None => {
-            let (target, database) = (native.clone(), TPCC.into());
-            let load = tpcc_native::Load { target, database, warehouses: tpcc.warehouses, threads: tpcc.threads, scale: tpcc.scale };
-            load.drive(stage, times.warm_seconds, times.seconds, beside)
-        }
+    let drive = |target: Target, beside: &mut Beside<'_>| {
+        let (program, database) = (tpcc.go_tpc.display().to_string(), TPCC.into());
+        let load = GoTpc { program, target, database, warehouses: tpcc.warehouses, threads: tpcc.threads };
+        load.drive(stage, times.warm_seconds, times.seconds, beside)
     };
     match tpcc.server {
-        Server::MariaDb { pool_bytes } => on_mariadb(stage, device, &contents.mariadb(pool_bytes, tpcc.threads, tcp), &mut |server| {
-            let native = tpcc_native::Target::MariaDb { socket: server.socket().into() };
-            drive(Target::MariaDb(server.port().unwrap_or_default()), &native, beside)
+        Server::MariaDb { pool_bytes } => on_mariadb(stage, device, &contents.mariadb(pool_bytes, tpcc.threads, true), &mut |server| {
+            drive(Target::MariaDb(server.port().unwrap_or_default()), beside)
         }),
         Server::Postgres { buffers_bytes, memory_bytes } => {
-            let settings = contents.postgres(buffers_bytes, memory_bytes, tpcc.threads, tcp);
-            on_postgres(stage, device, &settings, &mut |server| {
-                let native = tpcc_native::Target::Postgres { host: server.host(), port: server.port() };
-                drive(Target::Postgres(server.port()), &native, beside)
-            })
+            let settings = contents.postgres(buffers_bytes, memory_bytes, tpcc.threads, true);
+            on_postgres(stage, device, &settings, &mut |server| drive(Target::Postgres(server.port()), beside))
         }
     }
 }

@@ -17,7 +17,6 @@ pub mod pgbench;
 pub mod postgres;
 pub mod prepared;
 pub mod sysbench;
-pub mod tpcc_native;
 
 pub use driven::Driven;
 pub use load::{Beside, Moment};

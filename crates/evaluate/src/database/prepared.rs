@@ -7,7 +7,6 @@ use super::mariadb::{self, MariaDb, Stop};
 use super::pgbench::{Mix, Pgbench};
 use super::postgres::{self, Postgres};
 use super::sysbench::{Hot, Script, Sysbench};
-use super::tpcc_native::{self, Scale};
 use crate::stage::{LoopDevice, SHORT, Stage};
 use crate::trouble::Trouble;
 use std::os::unix::fs::FileTypeExt;
@@ -32,15 +31,11 @@ pub enum Contents {
     TpccMariaDb {
         /// Of 95 MB each.
         warehouses: u32,
-        /// What each holds; other than the standard's only our own loader and load know it.
-        scale: Scale,
     },
     /// TPC-C in PostgreSQL.
     TpccPostgres {
         /// Of 110 MB each.
         warehouses: u32,
-        /// What each holds; other than the standard's only our own loader and load know it.
-        scale: Scale,
     },
     /// sysbench's tables in MariaDB.
     Sysbench {
@@ -64,8 +59,8 @@ impl Contents {
     /// A name for a file that says all that it depends on.
     pub fn name(&self) -> String {
         match self {
-            Contents::TpccMariaDb { warehouses, scale } => format!("tpcc-mariadb-{warehouses}w{}.img", scale.suffix()),
-            Contents::TpccPostgres { warehouses, scale } => format!("tpcc-postgres-{warehouses}w{}.img", scale.suffix()),
+            Contents::TpccMariaDb { warehouses } => format!("tpcc-mariadb-{warehouses}w.img"),
+            Contents::TpccPostgres { warehouses } => format!("tpcc-postgres-{warehouses}w.img"),
             Contents::Sysbench { databases, rows } => format!("sysbench-{databases}x{rows}.img"),
             Contents::Pgbench { scale } => format!("pgbench-{scale}.img"),
         }
@@ -74,8 +69,8 @@ impl Contents {
     /// Tables with their indexes, about (measured with MariaDB 10.11 and PostgreSQL 15).
     pub fn data_bytes(&self) -> u64 {
         match self {
-            Contents::TpccMariaDb { warehouses, scale } => u64::from(*warehouses) * scale.share_of(95_000_000),
-            Contents::TpccPostgres { warehouses, scale } => u64::from(*warehouses) * scale.share_of(110_000_000),
+            Contents::TpccMariaDb { warehouses } => u64::from(*warehouses) * 95_000_000,
+            Contents::TpccPostgres { warehouses } => u64::from(*warehouses) * 110_000_000,
             Contents::Sysbench { databases, rows } => u64::from(*databases) * rows * 233,
             Contents::Pgbench { scale } => scale * 15_100_000,
         }
@@ -115,7 +110,7 @@ impl Contents {
     }
 }
 
-/// An image with these contents in a directory: the one that is there, or a new one. `go_tpc` loads TPC-C; without it our own loader does.
+/// An image with these contents in a directory: the one that is there, or a new one. `go_tpc` loads TPC-C, and nothing else needs it.
 ///
 /// # Errors
 /// If it cannot be made: nothing of it is left then.
@@ -161,10 +156,9 @@ fn fill(stage: &Stage, data: &Path, contents: &Contents, go_tpc: Option<&Path>) 
         if let Contents::Pgbench { scale } = *contents {
             let mix = Mix::ReadsAndWrites { reads: 1, writes: 1 };
             Pgbench { mix, scale, clients: 1, sampled: 1.0 }.prepare(stage, &server)?;
-        } else if let Contents::TpccPostgres { warehouses, scale } = *contents {
+        } else if let Contents::TpccPostgres { warehouses } = *contents {
             server.run("postgres", &format!("create database {TPCC}"), SHORT)?;
-            let native = tpcc_native::Target::Postgres { host: server.host(), port: server.port() };
-            load_tpcc(stage, go_tpc, Target::Postgres(server.port()), &native, (warehouses, scale))?;
+            load_tpcc(stage, go_tpc, Target::Postgres(server.port()), warehouses)?;
             server.settle(TPCC)?;
         }
         return server.stop(Stop::Clean);
@@ -174,30 +168,18 @@ fn fill(stage: &Stage, data: &Path, contents: &Contents, go_tpc: Option<&Path>) 
     let server = MariaDb::start(stage, data, &settings)?;
     if let Contents::Sysbench { databases, rows } = *contents {
         Sysbench { script: Script::ReadWrite, databases, rows, threads: 1, hot: Hot::LITERAL }.prepare(stage, &server)?;
-    } else if let Contents::TpccMariaDb { warehouses, scale } = *contents {
+    } else if let Contents::TpccMariaDb { warehouses } = *contents {
         server.run("", &format!("create database {TPCC}"), SHORT)?;
         let port = server.port().expect("it was started with one");
-        let native = tpcc_native::Target::MariaDb { socket: server.socket().into() };
-        load_tpcc(stage, go_tpc, Target::MariaDb(port), &native, (warehouses, scale))?;
+        load_tpcc(stage, go_tpc, Target::MariaDb(port), warehouses)?;
         server.analyze(TPCC)?;
     }
     server.stop(Stop::Clean)
 }
 
-/// By go-tpc where there is one. The tables are the same.
-fn load_tpcc(
-    stage: &Stage,
-    go_tpc: Option<&Path>,
-    target: Target,
-    native: &tpcc_native::Target,
-    (warehouses, scale): (u32, Scale),
-) -> Result<(), Trouble> {
-    match go_tpc.filter(|_| scale == Scale::STANDARD) {
-        Some(program) => {
-            GoTpc { program: program.display().to_string(), target, database: TPCC.into(), warehouses, threads: 4 }.prepare(stage)
-        }
-        None => tpcc_native::prepare(stage, native, TPCC, warehouses, scale),
-    }
+fn load_tpcc(stage: &Stage, go_tpc: Option<&Path>, target: Target, warehouses: u32) -> Result<(), Trouble> {
+    let program = go_tpc.ok_or_else(|| Trouble::Failed("TPC-C is loaded by go-tpc, and none was given".into()))?;
+    GoTpc { program: program.display().to_string(), target, database: TPCC.into(), warehouses, threads: 4 }.prepare(stage)
 }
 
 /// Copies an image to where a leg uses it: a file (which takes the place only that has data), or a block device that is long enough.
@@ -222,10 +204,9 @@ mod tests {
     #[test]
     fn names_say_what_images_depend_on() {
         let all = [
-            Contents::TpccMariaDb { warehouses: 1, scale: Scale::STANDARD },
-            Contents::TpccMariaDb { warehouses: 10, scale: Scale::STANDARD },
-            Contents::TpccMariaDb { warehouses: 1, scale: Scale::TOY },
-            Contents::TpccPostgres { warehouses: 1, scale: Scale::STANDARD },
+            Contents::TpccMariaDb { warehouses: 1 },
+            Contents::TpccMariaDb { warehouses: 10 },
+            Contents::TpccPostgres { warehouses: 1 },
             Contents::Sysbench { databases: 2, rows: 1000 },
             Contents::Sysbench { databases: 1, rows: 1000 },
             Contents::Pgbench { scale: 1 },

@@ -1,7 +1,7 @@
 //! A leg of a database: a copy of the loaded image as the backing device, the server on the device under test, its load, and what was counted meanwhile.
 
+use super::Context;
 use super::blocks::{Device, Meter, Watch, begun};
-use super::{Context, Scale};
 use crate::database::prepared::{self, Contents};
 use crate::database::{Beside, Driven, Moment, driven};
 use crate::result::{Arm, Case, Leg};
@@ -9,7 +9,7 @@ use crate::settled;
 use crate::stage::{Backing, Cached, ReadWaits, Setup};
 use crate::tools;
 use crate::trouble::Trouble;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Seconds whose mean counts as a rate that was reached.
@@ -28,40 +28,27 @@ pub struct DatabaseRun<'a> {
     pub drive: &'a dyn Fn(&Device, &mut Beside<'_>) -> Result<Driven, Trouble>,
 }
 
-/// go-tpc, if it is there or can be built; the suites have a load of their own else, and results tell which one it was.
+/// go-tpc, which is there or can be built.
 ///
 /// # Errors
-/// [`Trouble::Stopped`].
-pub fn go_tpc(context: &Context) -> Result<Option<PathBuf>, Trouble> {
-    // Its tables are too large for a test of the tests.
-    if context.scale == Scale::Toy {
-        return Ok(None);
-    }
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+/// As of [`tools::go_tpc`].
+pub fn go_tpc(context: &Context) -> Result<PathBuf, Trouble> {
     // Kept for the next evaluation: building it takes longer than a leg.
-    let cache = base.map_or_else(|| context.stage.place().to_path_buf(), |base| base.join("hearth"));
+    let cache = tools::cache_directory().unwrap_or_else(|| context.stage.place().to_path_buf());
     std::fs::create_dir_all(&cache).map_err(|error| Trouble::io("make", &cache, &error))?;
-    match tools::go_tpc(context.stage, &cache) {
-        Ok(path) => Ok(Some(path)),
-        Err(Trouble::Stopped) => Err(Trouble::Stopped),
-        Err(why) => {
-            (context.tell)(&format!("hearth's own TPC-C load runs in its place: {why}"));
-            Ok(None)
-        }
-    }
+    tools::go_tpc(context.stage, &cache)
 }
 
 /// The loaded image, made once; and the backing device of the first look.
 ///
 /// # Errors
 /// If it cannot be made.
-pub fn prepare(context: &Context, case: &Case, contents: &Contents, go_tpc: Option<&std::path::Path>) -> Result<(), Trouble> {
+pub fn prepare(context: &Context, case: &Case, contents: &Contents, go_tpc: Option<&Path>) -> Result<(), Trouble> {
     let image = prepared::prepared(context.stage, context.stage.place(), contents, go_tpc)?;
     copy(context, case, &image)
 }
 
-fn copy(context: &Context, case: &Case, image: &std::path::Path) -> Result<(), Trouble> {
+fn copy(context: &Context, case: &Case, image: &Path) -> Result<(), Trouble> {
     // What suites of block I/O left there is gone.
     let _ = std::fs::remove_file(context.stage.path("backing.holds"));
     match context.backing(case) {

@@ -2,12 +2,11 @@
 //! pass-through before, and stays so in the baseline.
 
 use super::databases::{self, DatabaseRun};
-use super::{Context, Planning, Suite, cache_of};
+use super::{Context, Planning, Scale, Suite, cache_of};
 use crate::catalogue;
 use crate::database::legs::{Server, Times, Tpcc, pgbench_leg, tpcc_leg};
 use crate::database::pgbench::{Mix, Pgbench};
 use crate::database::prepared::Contents;
-use crate::database::tpcc_native::Scale;
 use crate::pairs::Better;
 use crate::result::{Arm, Case, Leg, Measured};
 use crate::trouble::Trouble;
@@ -24,16 +23,15 @@ fn memory(data_bytes: u64) -> (u64, Option<u64>) {
     (buffers_bytes, Some((buffers_bytes * 4).max(128 * MIB)))
 }
 
-fn tpcc(scale: super::Scale, go_tpc: Option<PathBuf>) -> Tpcc {
+fn tpcc(scale: Scale, go_tpc: PathBuf) -> Tpcc {
     let server = Server::Postgres { buffers_bytes: 0, memory_bytes: None };
-    let tables = scale.pick(Scale::STANDARD, Scale::STANDARD, Scale::TOY);
-    let mut tpcc = Tpcc { server, warehouses: scale.pick(4, 2, 1), scale: tables, threads: scale.pick(16, 16, 4), go_tpc };
+    let mut tpcc = Tpcc { server, warehouses: scale.pick(4, 2, 1), threads: scale.pick(16, 16, 4), go_tpc };
     let (buffers_bytes, memory_bytes) = memory(tpcc.contents().data_bytes());
     tpcc.server = Server::Postgres { buffers_bytes, memory_bytes };
     tpcc
 }
 
-fn reads(scale: super::Scale) -> Pgbench {
+fn reads(scale: Scale) -> Pgbench {
     // 77 reading transactions of a hundred, as TPC-E has them.
     Pgbench {
         mix: Mix::ReadsAndWrites { reads: 77, writes: 23 },
@@ -44,7 +42,7 @@ fn reads(scale: super::Scale) -> Pgbench {
 }
 
 /// Seconds after which the cache comes.
-fn attach_s(scale: super::Scale) -> f64 {
+fn attach_s(scale: Scale) -> f64 {
     scale.pick(20.0, 15.0, 2.0)
 }
 
@@ -87,7 +85,7 @@ impl Suite for OltpLive {
                 "tpcc",
                 "TPC-C on PostgreSQL, cache attached live",
                 "TPC-C on PostgreSQL",
-                &tpcc(planning.scale, None).contents(),
+                &tpcc(planning.scale, PathBuf::new()).contents(),
                 "new orders",
                 vec![measured("tpcc", Some("off"), "tpmc", Better::Higher), measured("double", None, "double_s", Better::Lower)],
             ),
@@ -105,15 +103,15 @@ impl Suite for OltpLive {
 
     fn prepare(&self, context: &Context, case: &Case) -> Result<(), Trouble> {
         if case.id == "oltp-live.tpcc" {
-            let go_tpc = databases::go_tpc(context)?;
-            return databases::prepare(context, case, &tpcc(context.scale, None).contents(), go_tpc.as_deref());
+            let tpcc = tpcc(context.scale, databases::go_tpc(context)?);
+            return databases::prepare(context, case, &tpcc.contents(), Some(&tpcc.go_tpc));
         }
         databases::prepare(context, case, &Contents::Pgbench { scale: reads(context.scale).scale }, None)
     }
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
         let is_tpcc = case.id == "oltp-live.tpcc";
-        let tpcc = tpcc(context.scale, if is_tpcc { databases::go_tpc(context)? } else { None });
+        let tpcc = tpcc(context.scale, if is_tpcc { databases::go_tpc(context)? } else { PathBuf::new() });
         let reads = reads(context.scale);
         let contents = if is_tpcc { tpcc.contents() } else { Contents::Pgbench { scale: reads.scale } };
         let times = Times { warm_seconds: context.scale.pick(60, 31, 5), seconds: context.scale.pick(30, 20, 4) };

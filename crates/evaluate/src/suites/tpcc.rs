@@ -1,10 +1,9 @@
 //! VeloBit's TPC-C on MySQL, write-back: 4,200 warehouses and a cache of a quarter of the data there, fewer and the same share here.
 
 use super::databases::{self, DatabaseRun};
-use super::{Context, Planning, Suite, cache_of, tpcc_guest};
+use super::{Context, Planning, Scale, Suite, cache_of, tpcc_guest};
 use crate::catalogue;
 use crate::database::legs::{Server, Times, Tpcc, tpcc_leg};
-use crate::database::tpcc_native::Scale;
 use crate::pairs::Better;
 use crate::result::{Arm, Case, Leg, Measured};
 use crate::stage::Setup;
@@ -22,10 +21,9 @@ const CEILING: &str = "ssd";
 /// See the module.
 pub struct TpccSuite;
 
-fn tpcc(scale: super::Scale, go_tpc: Option<PathBuf>) -> Tpcc {
+fn tpcc(scale: Scale, go_tpc: PathBuf) -> Tpcc {
     let warehouses = scale.pick(6, 2, 1);
-    let tables = scale.pick(Scale::STANDARD, Scale::STANDARD, Scale::TOY);
-    let mut tpcc = Tpcc { server: Server::MariaDb { pool_bytes: 0 }, warehouses, scale: tables, threads: scale.pick(32, 16, 4), go_tpc };
+    let mut tpcc = Tpcc { server: Server::MariaDb { pool_bytes: 0 }, warehouses, threads: scale.pick(32, 16, 4), go_tpc };
     tpcc.server = Server::MariaDb { pool_bytes: (tpcc.contents().data_bytes() / POOL_SHARE).max(24 * MIB) };
     tpcc
 }
@@ -33,7 +31,7 @@ fn tpcc(scale: super::Scale, go_tpc: Option<PathBuf>) -> Tpcc {
 impl Suite for TpccSuite {
     fn cases(&self, planning: &Planning) -> Result<Vec<Case>, Trouble> {
         let set = catalogue::suite("tpcc").expect("the catalogue has it").model_set;
-        let tpcc = tpcc(planning.scale, None);
+        let tpcc = tpcc(planning.scale, PathBuf::new());
         let contents = tpcc.contents();
         let cache_bytes = cache_of(contents.data_bytes() / 4);
         let arm = |id: &str, title: &str, cached: bool| Arm { id: id.into(), title: title.into(), cached, point: None };
@@ -80,8 +78,8 @@ impl Suite for TpccSuite {
         if tpcc_guest::is_it(case) {
             return tpcc_guest::prepare(context, case);
         }
-        let go_tpc = databases::go_tpc(context)?;
-        databases::prepare(context, case, &tpcc(context.scale, None).contents(), go_tpc.as_deref())
+        let tpcc = tpcc(context.scale, databases::go_tpc(context)?);
+        databases::prepare(context, case, &tpcc.contents(), Some(&tpcc.go_tpc))
     }
 
     fn legs(&self, context: &Context, case: &Case, arms: &[&Arm], round: u32) -> Result<Vec<Leg>, Trouble> {
