@@ -19,7 +19,7 @@ fn main() -> std::io::Result<()> {
             };
             let found = file_system.data_files(&mut read, &Limits::default());
             for file in &found.files {
-                println!("{}\t{:?}\t{}\t{:?}", file.path, file.role, file.bytes, file.extents);
+                println!("{}\t{:?}\t{}\t{:?}", file.path, file.engine, file.bytes, file.extents);
             }
             let (directories, read, end) = (found.directories, found.bytes_read, if found.complete { "all" } else { "in part" });
             eprintln!("{path} at {start}: {} files in {directories} directories, {read} bytes read, searched {end}", found.files.len());

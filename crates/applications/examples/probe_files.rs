@@ -20,7 +20,7 @@ fn main() {
                 let window = &bytes[at..bytes.len().min(at + WINDOW_BYTES)];
                 for (depth, page) in [("head", recognise(&window[..window.len().min(STEP_BYTES)])), ("whole", examine(window))] {
                     let Some(page) = page else { continue };
-                    *found.entry(format!("{depth} {} {:?}", page.engine().name(), page.certainty)).or_insert(0u64) += 1;
+                    *found.entry(format!("{depth} {} {:?}", page.engine.facts().name, page.certainty)).or_insert(0u64) += 1;
                     if page.certainty != applications::Certainty::Suspect || found.values().sum::<u64>() < 50 {
                         println!("{} at {at}: {depth} {page:?}", path.display());
                     }

@@ -7,19 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod dialects;
+mod object_kind;
 mod page;
 mod recognise;
 
 pub mod discovery;
 pub mod filesystems;
-pub mod innodb;
 pub mod map;
-pub mod mssql;
 pub mod naming;
-pub mod oracle;
-mod other;
-pub mod postgres;
 pub mod streams;
 
-pub use page::{Certainty, Engine, Native, Page, PageKind};
+pub use dialects::{Engine, engine_of_file, innodb, mssql, oracle, postgres};
+pub use object_kind::ObjectKind;
+pub use page::{Certainty, Native, Page, PageKind, PageOwner};
 pub use recognise::{STEP_BYTES, examine, pages, recognise, verify};

@@ -1,54 +1,6 @@
 //! What is known of a page from its bytes alone.
 
-use crate::{innodb, mssql, oracle, postgres};
-
-/// The engine that wrote a page.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Engine {
-    /// InnoDB, of MySQL or MariaDB, with the redo log and binary log that belong to it.
-    Innodb,
-    /// PostgreSQL.
-    Postgres,
-    /// Microsoft SQL Server.
-    Mssql,
-    /// Oracle Database.
-    Oracle,
-    /// SQLite. Its pages carry too little to be more than a hint.
-    Sqlite,
-    /// WiredTiger, of MongoDB. Its blocks do not say whose they are.
-    WiredTiger,
-}
-
-impl Engine {
-    /// All of them.
-    pub const ALL: [Engine; 6] = [Engine::Innodb, Engine::Postgres, Engine::Mssql, Engine::Oracle, Engine::Sqlite, Engine::WiredTiger];
-
-    /// The name shown to a person.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Engine::Innodb => "InnoDB",
-            Engine::Postgres => "PostgreSQL",
-            Engine::Mssql => "SQL Server",
-            Engine::Oracle => "Oracle",
-            Engine::Sqlite => "SQLite",
-            Engine::WiredTiger => "WiredTiger",
-        }
-    }
-
-    /// The word used on the command line, in JSON and in messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Engine::Innodb => "innodb",
-            Engine::Postgres => "postgresql",
-            Engine::Mssql => "sqlserver",
-            Engine::Oracle => "oracle",
-            Engine::Sqlite => "sqlite",
-            Engine::WiredTiger => "wiredtiger",
-        }
-    }
-}
+use crate::{Engine, innodb, mssql, oracle, postgres};
 
 /// What a page is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -88,9 +40,22 @@ pub enum Certainty {
     Verified,
 }
 
-/// What the page says about itself, in the engine's own terms.
+/// Which object a page is of, as far as it says itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageOwner {
+    /// This one: any number that is equal for the pages of one object and different for others of a server.
+    Named(u64),
+    /// One that it does not name; where it lies tells.
+    Unnamed,
+    /// None whose pages follow each other.
+    None,
+}
+
+/// What the page says about itself in the engine's own terms, for that engine's dialect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Native {
+    /// Nothing beyond what [`Page`] has.
+    Plain,
     /// A page of a tablespace.
     Innodb(innodb::Identity),
     /// A block of InnoDB's redo log.
@@ -118,6 +83,8 @@ pub enum Native {
 /// A recognised page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
+    /// The engine that wrote it.
+    pub engine: Engine,
     /// How sure it is.
     pub certainty: Certainty,
     /// What it is for.
@@ -129,33 +96,43 @@ pub struct Page {
     /// Whether its end was among the bytes. If not, `size_bytes` is what the head says, or the
     /// default.
     pub whole: bool,
-    /// What it says about itself.
+    /// Its number in its file, where it carries one.
+    pub number: Option<u32>,
+    /// Which object it is of.
+    pub owner: PageOwner,
+    /// The number of the page before it in the order of a scan.
+    pub prev: Option<u32>,
+    /// The number of the page after it.
+    pub next: Option<u32>,
+    /// Its height in its tree; 0 is the leaves.
+    pub level: u16,
+    /// A page of rows, which a scan passes over.
+    pub is_leaf: bool,
+    /// Pages of different shape are not of one object, though they name none: of PostgreSQL the number of columns. 0
+    /// where nothing is known.
+    pub shape: u16,
+    /// What it says in its engine's own terms.
     pub native: Native,
 }
 
 impl Page {
-    /// The engine that wrote it.
-    #[must_use]
-    pub const fn engine(&self) -> Engine {
-        match self.native {
-            Native::Innodb(_) | Native::Redo(_) | Native::Binlog => Engine::Innodb,
-            Native::Postgres(_) | Native::Wal(_) | Native::FilenodeMap => Engine::Postgres,
-            Native::Mssql(_) => Engine::Mssql,
-            Native::Oracle(_) => Engine::Oracle,
-            Native::Sqlite(_) | Native::SqliteWal => Engine::Sqlite,
-            Native::WiredTiger(_) => Engine::WiredTiger,
-        }
-    }
-
-    /// The page's number in its file, where the page carries one.
-    #[must_use]
-    pub fn number(&self) -> Option<u32> {
-        match self.native {
-            Native::Innodb(identity) => Some(identity.page),
-            Native::Postgres(identity) => identity.block_by_tuples,
-            Native::Mssql(identity) => Some(identity.page),
-            Native::Oracle(identity) => Some(identity.block()),
-            _ => None,
+    /// A whole page of that size which says nothing more.
+    pub(crate) const fn new(engine: Engine, certainty: Certainty, kind: PageKind, size_bytes: u32) -> Page {
+        Page {
+            engine,
+            certainty,
+            kind,
+            size_bytes,
+            stored_bytes: size_bytes,
+            whole: true,
+            number: None,
+            owner: PageOwner::None,
+            prev: None,
+            next: None,
+            level: 0,
+            is_leaf: false,
+            shape: 0,
+            native: Native::Plain,
         }
     }
 
@@ -163,6 +140,6 @@ impl Page {
     /// file's pages minus their positions on the device are the same all along an extent.
     #[must_use]
     pub fn file_offset(&self) -> Option<u64> {
-        self.number().map(|number| u64::from(number) * u64::from(self.size_bytes))
+        self.number.map(|number| u64::from(number) * u64::from(self.size_bytes))
     }
 }

@@ -4,8 +4,8 @@
 //! a checksum only where those words are a weak proof. [`verify`] computes the checksum in any
 //! case. A page that was damaged in its body is `Likely` to the first and `Suspect` to the second.
 
-use crate::page::{Native, Page};
-use crate::{innodb, mssql, oracle, other, postgres};
+use crate::Engine;
+use crate::page::Page;
 
 /// The bytes that the first tests look at; fewer are never recognised as a page.
 pub(crate) const HEAD_BYTES: usize = 128;
@@ -23,34 +23,8 @@ pub(crate) type Head = [u8; HEAD_BYTES];
 #[must_use]
 pub fn recognise(bytes: &[u8]) -> Option<Page> {
     let head: &Head = bytes.first_chunk()?;
-    // One comparison or two of first bytes let nearly all foreign data leave each of these.
-    if innodb::may_be(head)
-        && let Some(page) = innodb::recognise(bytes, head)
-    {
-        return Some(page);
-    }
-    if postgres::may_be(head)
-        && let Some(page) = postgres::recognise(bytes, head)
-    {
-        return Some(page);
-    }
-    if mssql::may_be(head)
-        && let Some(page) = mssql::recognise(bytes, head)
-    {
-        return Some(page);
-    }
-    if oracle::may_be(head)
-        && let Some(page) = oracle::recognise(bytes, head)
-    {
-        return Some(page);
-    }
-    if let Some(page) = postgres::wal::recognise(head) {
-        return Some(page);
-    }
-    if let Some(page) = innodb::redo::recognise(bytes, head) {
-        return Some(page);
-    }
-    other::recognise(bytes, head)
+    let page = Engine::ALL.iter().find_map(|engine| engine.dialect().page(bytes, head));
+    page.or_else(|| Engine::ALL.iter().find_map(|engine| engine.dialect().rare_page(bytes, head)))
 }
 
 /// The same page with its checksum looked at. `bytes` are those that it was recognised in.
@@ -58,17 +32,11 @@ pub fn recognise(bytes: &[u8]) -> Option<Page> {
 /// `Verified` if the checksum fits, `Suspect` if not; unchanged where the page carries none, or not
 /// all of it is here. PostgreSQL's checksum includes the block number, which the page does not
 /// carry: it verifies a page together with the tuples' own word for their block, and leaves an
-/// index page `Likely` (see [`postgres::holds`] for one whose place is known).
+/// index page `Likely` (see [`crate::postgres::holds`] for one whose place is known).
 #[must_use]
 pub fn verify(mut page: Page, bytes: &[u8]) -> Page {
     if page.whole {
-        match page.native {
-            Native::Innodb(identity) => page.certainty = innodb::certainty(&identity, &page, bytes),
-            Native::Postgres(ref mut identity) => page.certainty = postgres::certainty(identity, page.size_bytes, page.certainty, bytes),
-            Native::Mssql(identity) => page.certainty = mssql::certainty(&identity, page.certainty, bytes),
-            // The others were verified when they were recognised, or carry nothing to verify.
-            _ => {}
-        }
+        page.engine.dialect().verify(&mut page, bytes);
     }
     page
 }

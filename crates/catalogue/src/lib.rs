@@ -25,7 +25,7 @@ pub mod sessions;
 pub mod trouble;
 
 pub use clients::Clients;
-pub use login::{Engine, Login};
+pub use login::Login;
 pub use names::{Catalogue, Index, Names, Relation, RelationKind, Server};
 pub use sessions::{Session, Sessions};
 pub use trouble::{Reason, Trouble};

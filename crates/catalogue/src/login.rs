@@ -4,49 +4,35 @@
 //! a client load code (a plug-in of the client, a program that asks for a password), so it must be
 //! out of everybody's reach but root's and the daemon's.
 
+use crate::clients::{Client, client_of};
 use crate::trouble::{Reason, Trouble};
+use applications::Engine;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What sort of server a login is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Engine {
-    /// MySQL or MariaDB: an option file with a group `[client]`.
-    Mysql,
-    /// PostgreSQL: a connection service file with a service `[hearth]`.
-    Postgres,
-}
-
-impl Engine {
-    /// Its name in sentences.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Engine::Mysql => "MySQL or MariaDB",
-            Engine::Postgres => "PostgreSQL",
-        }
-    }
-}
-
 /// A login that may be used, as far as its file tells.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Login {
-    /// For what.
-    pub engine: Engine,
+    /// How its server is asked.
+    pub(crate) client: &'static dyn Client,
     /// The file, without symbolic links on the way.
     pub file: PathBuf,
 }
 
 impl Login {
-    /// Looks at a file.
+    /// Looks at the file of a login to a server of that engine.
     ///
     /// # Errors
-    /// If the path is not absolute, if there is no regular file, or if others than root and the user
+    /// If such servers cannot be asked, if the path is not absolute, if there is no regular file, or if others than root and the user
     /// of this process could read it, change it or put another one in its place.
     pub fn at(engine: Engine, file: &Path) -> Result<Login, Trouble> {
         let shown = file.display();
         let refused = |problem: String, remedy: String| Err(Trouble::new(Reason::LoginFile, problem, remedy));
+        let Some(client) = client_of(engine) else {
+            let problem = format!("no client is known that asks servers of {}", engine.title());
+            return Err(Trouble::new(Reason::NoClient, problem, "its names are those that its pages and files tell"));
+        };
         if !file.is_absolute() {
             return refused(format!("{shown} is not an absolute path"), "write the path from the root on".into());
         }
@@ -87,7 +73,7 @@ impl Login {
                 );
             }
         }
-        Ok(Login { engine, file: canonical })
+        Ok(Login { client, file: canonical })
     }
 }
 
@@ -112,7 +98,7 @@ mod tests {
 
     /// What is said of a file; empty where it may be used.
     fn said(path: &Path) -> String {
-        match Login::at(Engine::Mysql, path) {
+        match Login::at(Engine::Innodb, path) {
             Ok(_) => String::new(),
             Err(trouble) => {
                 assert_eq!(trouble.reason, Reason::LoginFile);

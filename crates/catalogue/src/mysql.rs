@@ -3,13 +3,15 @@
 //! The client is `mariadb` or `mysql` in batch mode. A server can ask a client for files of its
 //! machine (`LOAD DATA LOCAL`): that is off.
 
-use crate::clients::{Clients, SEARCH_PATH};
+use crate::clients::{self, Client, Clients, SEARCH_PATH};
 use crate::conversation::{Broken, Conversation, Limits};
 use crate::login::Login;
 use crate::names::{Catalogue, Index, Names, Server};
 use crate::rows::{row, rows};
 use crate::sessions::Session;
 use crate::trouble::{Reason, Trouble};
+use applications::Engine;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ enum Product {
 }
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+struct Connection {
     login: Login,
     child: Conversation,
     product: Product,
@@ -39,7 +41,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
+    fn open(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
         let (mut connection, mut server) = Connection::begin(login, clients)?;
         if connection.programs
             && let Err(trouble) = connection.ask("select 1 from performance_schema.session_connect_attrs limit 0;", SESSIONS_BYTES)
@@ -55,8 +57,8 @@ impl Connection {
     }
 
     fn begin(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
-        let login = Login::at(login.engine, &login.file)?;
-        let mut command = Command::new(clients.of(login.engine)?);
+        let login = Login::at(Engine::Innodb, &login.file)?;
+        let mut command = Command::new(clients.of(login.client)?);
         // The file must come first.
         command.arg(format!("--defaults-file={}", login.file.display()));
         command.args([
@@ -116,8 +118,10 @@ impl Connection {
         };
         rows(&answer)?.into_iter().map(index).collect()
     }
+}
 
-    pub(crate) fn sessions(&mut self) -> Result<Vec<Session>, Trouble> {
+impl clients::Connection for Connection {
+    fn sessions(&mut self) -> Result<Vec<Session>, Trouble> {
         let attributes = "left join performance_schema.session_connect_attrs a \
                           on a.processlist_id = p.id and a.attr_name = 'program_name'";
         let threads = "(select processlist_id id, thread_os_id tid, processlist_user user, processlist_db db, \
@@ -145,10 +149,60 @@ impl Connection {
     }
 }
 
-pub(crate) fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
-    let (mut connection, server) = Connection::open(login, clients)?;
-    let names = Names::Innodb(connection.names()?);
-    Ok(Catalogue { server, names, left_out: Vec::new() })
+/// See [`Engine::Innodb`].
+#[derive(Debug)]
+pub(crate) struct Mysql;
+
+impl Client for Mysql {
+    fn engine(&self) -> Engine {
+        Engine::Innodb
+    }
+
+    fn title(&self) -> &'static str {
+        "MySQL or MariaDB"
+    }
+
+    fn program<'a>(&self, clients: &'a Clients) -> (Option<&'a Path>, &'static str, &'static str) {
+        (clients.mysql.as_deref(), "neither mariadb nor mysql", "mariadb-client")
+    }
+
+    fn login_file(&self) -> &'static str {
+        "an option file of MySQL with a group [client]"
+    }
+
+    fn grants(&self) -> &'static str {
+        "PROCESS on *.* and SELECT on performance_schema.*"
+    }
+
+    /// By the numbers of errors: `mysqld_error.h`, `errmsg.h`.
+    fn reason(&self, told: &str) -> Reason {
+        let number = told.strip_prefix("ERROR ").and_then(|rest| rest.split([' ', ':']).next()).and_then(|word| word.parse().ok());
+        match number {
+            Some(1045 | 1130 | 1251 | 1524 | 1698 | 1820 | 1862 | 2049 | 2054 | 2059 | 2061) => Reason::Refused,
+            Some(1044 | 1142 | 1143 | 1227 | 1370) => Reason::Denied,
+            Some(1040 | 1053 | 1129 | 2002 | 2003 | 2004 | 2005 | 2006 | 2013 | 2026) => Reason::Unreachable,
+            Some(_) => Reason::Ended,
+            None if ["unknown variable", "unknown option", "config", "defaults"].iter().any(|word| told.contains(word)) => {
+                Reason::LoginFile
+            }
+            None => Reason::Ended,
+        }
+    }
+
+    fn asks_the_system(&self, _: &str) -> bool {
+        false
+    }
+
+    fn catalogue(&self, login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
+        let (mut connection, server) = Connection::open(login, clients)?;
+        let names = Names::Innodb(connection.names()?);
+        Ok(Catalogue { server, names, left_out: Vec::new() })
+    }
+
+    fn connect(&self, login: &Login, clients: &Clients) -> Result<(Box<dyn clients::Connection>, Server), Trouble> {
+        let (connection, server) = Connection::open(login, clients)?;
+        Ok((Box::new(connection), server))
+    }
 }
 
 /// A client that cannot be run.
@@ -164,7 +218,7 @@ pub(crate) fn broken_off(broken: Broken, login: &Login, bytes: usize) -> Trouble
         Broken::Silent => Trouble::new(
             Reason::Silent,
             format!("the server did not answer within {} seconds", TIME.as_secs()),
-            format!("check that {} leads to a {}, and that it is not overloaded", login.file.display(), login.engine.title()),
+            format!("check that {} leads to a {}, and that it is not overloaded", login.file.display(), login.client.title()),
         ),
         Broken::TooMuch => Trouble::nonsense(&format!("it has more than {} MiB", bytes >> 20)),
     }

@@ -1,9 +1,8 @@
 //! The names in a server's catalogue.
 
 use crate::clients::Clients;
-use crate::login::{Engine, Login};
+use crate::login::Login;
 use crate::trouble::Trouble;
-use crate::{mysql, postgres};
 
 /// A server, as it introduces itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,9 +107,6 @@ impl Catalogue {
     /// # Errors
     /// With the reason, if nothing could be asked.
     pub fn ask(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
-        match login.engine {
-            Engine::Mysql => mysql::catalogue(login, clients),
-            Engine::Postgres => postgres::catalogue(login, clients),
-        }
+        login.client.catalogue(login, clients)
     }
 }

@@ -3,14 +3,16 @@
 //! The client is `psql`. Each database has a catalogue of its own, so each is connected to. Names
 //! are looked up in `pg_catalog` alone, so that nothing that users of the database made is called.
 
-use crate::clients::{Clients, SEARCH_PATH};
+use crate::clients::{self, Client, Clients, SEARCH_PATH};
 use crate::conversation::{Conversation, Limits};
 use crate::login::Login;
 use crate::mysql::{broken_off, not_run};
 use crate::names::{Catalogue, Names, Relation, RelationKind, Server};
 use crate::rows::{Cell, row, rows};
 use crate::sessions::Session;
-use crate::trouble::Trouble;
+use crate::trouble::{Reason, Trouble};
+use applications::Engine;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,13 +45,13 @@ fn own(text: &str) -> String {
 }
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+struct Connection {
     login: Login,
     child: Conversation,
 }
 
 impl Connection {
-    pub(crate) fn open(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
+    fn open(login: &Login, clients: &Clients) -> Result<(Connection, Server), Trouble> {
         let mut connection = Connection::begin(login, clients)?;
         let question = format!(
             "{SETTINGS} select {}, {}, pg_has_role('pg_read_all_stats', 'USAGE')::int;",
@@ -65,8 +67,8 @@ impl Connection {
     }
 
     fn begin(login: &Login, clients: &Clients) -> Result<Connection, Trouble> {
-        let login = Login::at(login.engine, &login.file)?;
-        let mut command = Command::new(clients.of(login.engine)?);
+        let login = Login::at(Engine::Postgres, &login.file)?;
+        let mut command = Command::new(clients.of(login.client)?);
         command.args(["-X", "-A", "-t", "-q", "-w", "-F", "\t", "-P", "null=NULL", "-v", "ON_ERROR_STOP=1"]);
         command.env_clear().env("PATH", SEARCH_PATH).env("LANG", "C").current_dir("/");
         command.env("PGSERVICEFILE", &login.file).env("PGSERVICE", "hearth");
@@ -127,8 +129,10 @@ impl Connection {
         let relations: Result<Vec<Relation>, Trouble> = rows(&answer)?.into_iter().map(relation).collect();
         Ok((relations?, answer.len()))
     }
+}
 
-    pub(crate) fn sessions(&mut self) -> Result<Vec<Session>, Trouble> {
+impl clients::Connection for Connection {
+    fn sessions(&mut self) -> Result<Vec<Session>, Trouble> {
         let question = format!(
             "select pid, {}, {}, {}, {} from pg_stat_activity where pid <> pg_backend_pid();",
             stored("application_name"),
@@ -162,7 +166,7 @@ fn argument(name: &str) -> Option<String> {
     Some(format!("'{quoted}'"))
 }
 
-pub(crate) fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
+fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
     let begun = Instant::now();
     let (mut connection, server) = Connection::open(login, clients)?;
     let databases = connection.databases()?;
@@ -191,6 +195,62 @@ pub(crate) fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, T
     match trouble {
         Some(trouble) if relations.is_empty() => Err(trouble),
         _ => Ok(Catalogue { server, names: Names::Postgres(relations), left_out }),
+    }
+}
+
+/// See [`Engine::Postgres`].
+#[derive(Debug)]
+pub(crate) struct Postgres;
+
+impl Client for Postgres {
+    fn engine(&self) -> Engine {
+        Engine::Postgres
+    }
+
+    fn title(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
+    fn program<'a>(&self, clients: &'a Clients) -> (Option<&'a Path>, &'static str, &'static str) {
+        (clients.postgres.as_deref(), "no psql", "postgresql-client")
+    }
+
+    fn login_file(&self) -> &'static str {
+        "a connection service file with a service [hearth]"
+    }
+
+    fn grants(&self) -> &'static str {
+        "pg_monitor, and CONNECT on the databases"
+    }
+
+    /// By words, as `libpq` has no numbers where no server has answered.
+    fn reason(&self, told: &str) -> Reason {
+        let says = |words: &[&str]| words.iter().any(|word| told.contains(word));
+        if says(&["definition of service", "service file", "invalid connection option", "password file"]) {
+            return Reason::LoginFile;
+        }
+        let refused = ["authentication failed", "no password supplied", "pg_hba.conf", "no matching SCRAM", "authentication method"];
+        if says(&refused) || says(&["role "]) && says(&["does not exist", "not permitted to log in"]) {
+            return Reason::Refused;
+        }
+        if says(&["permission denied", "must be superuser"]) {
+            return Reason::Denied;
+        }
+        let unreachable = ["connection to server", "could not connect", "could not translate", "server closed", "expected authentication"];
+        if says(&unreachable) { Reason::Unreachable } else { Reason::Ended }
+    }
+
+    fn asks_the_system(&self, told: &str) -> bool {
+        ["Peer authentication", "Ident authentication"].iter().any(|words| told.contains(words))
+    }
+
+    fn catalogue(&self, login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
+        catalogue(login, clients)
+    }
+
+    fn connect(&self, login: &Login, clients: &Clients) -> Result<(Box<dyn clients::Connection>, Server), Trouble> {
+        let (connection, server) = Connection::open(login, clients)?;
+        Ok((Box::new(connection), server))
     }
 }
 

@@ -1,10 +1,9 @@
 //! Who is connected to a server, asked again and again.
 
-use crate::clients::Clients;
-use crate::login::{Engine, Login};
+use crate::clients::{Clients, Connection};
+use crate::login::Login;
 use crate::names::Server;
 use crate::trouble::Trouble;
-use crate::{mysql, postgres};
 
 /// A session of a server, or a process of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,14 +23,8 @@ pub struct Session {
 /// An open connection that tells sessions.
 #[derive(Debug)]
 pub struct Sessions {
-    asking: Asking,
+    connection: Box<dyn Connection>,
     server: Server,
-}
-
-#[derive(Debug)]
-enum Asking {
-    Mysql(mysql::Connection),
-    Postgres(postgres::Connection),
 }
 
 impl Sessions {
@@ -40,17 +33,8 @@ impl Sessions {
     /// # Errors
     /// With the reason.
     pub fn open(login: &Login, clients: &Clients) -> Result<Sessions, Trouble> {
-        let (asking, server) = match login.engine {
-            Engine::Mysql => {
-                let (connection, server) = mysql::Connection::open(login, clients)?;
-                (Asking::Mysql(connection), server)
-            }
-            Engine::Postgres => {
-                let (connection, server) = postgres::Connection::open(login, clients)?;
-                (Asking::Postgres(connection), server)
-            }
-        };
-        Ok(Sessions { asking, server })
+        let (connection, server) = login.client.connect(login, clients)?;
+        Ok(Sessions { connection, server })
     }
 
     /// The server.
@@ -64,9 +48,6 @@ impl Sessions {
     /// # Errors
     /// With the reason; then this is of no use any more: open another one.
     pub fn ask(&mut self) -> Result<Vec<Session>, Trouble> {
-        match &mut self.asking {
-            Asking::Mysql(connection) => connection.sessions(),
-            Asking::Postgres(connection) => connection.sessions(),
-        }
+        self.connection.sessions()
     }
 }

@@ -1,6 +1,6 @@
 //! Why a server could not be asked, and what to do about it: one sentence each.
 
-use crate::login::{Engine, Login};
+use crate::login::Login;
 
 /// What sort of trouble it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,47 +53,28 @@ impl Trouble {
     /// Of a client that has ended, by what it said.
     pub(crate) fn of_client(login: &Login, said: &str) -> Trouble {
         let told = told(said);
-        let (file, title) = (login.file.display(), login.engine.title());
-        let reason = match login.engine {
-            Engine::Mysql => of_mysql(&told),
-            Engine::Postgres => of_postgres(&told),
-        };
-        let (problem, remedy) = match (reason, login.engine) {
-            (Reason::LoginFile, Engine::Mysql) => (
-                format!("the client cannot use the login file: {told}"),
-                format!("write an option file of MySQL with a group [client] into {file}"),
-            ),
-            (Reason::LoginFile, Engine::Postgres) => (
-                format!("the client cannot use the login file: {told}"),
-                format!("write a connection service file with a service [hearth] into {file}"),
-            ),
-            (Reason::Refused, Engine::Postgres) if asks_the_system(&told) => (
+        let (file, client) = (login.file.display(), login.client);
+        let (title, reason) = (client.title(), client.reason(&told));
+        let (problem, remedy) = match reason {
+            Reason::LoginFile => {
+                (format!("the client cannot use the login file: {told}"), format!("write {} into {file}", client.login_file()))
+            }
+            Reason::Refused if client.asks_the_system(&told) => (
                 format!("the server asks the operating system for this user, and not for a password: {told}"),
                 "write a line \"local all USER scram-sha-256\" above the others into its pg_hba.conf, and reload it".to_owned(),
             ),
-            (Reason::Refused, _) => {
-                (format!("the server does not let the login in: {told}"), format!("correct user and password in {file}"))
-            }
-            (Reason::Denied, Engine::Mysql) => (
-                format!("the login may not see what is needed: {told}"),
-                "grant it PROCESS on *.* and SELECT on performance_schema.*".to_owned(),
-            ),
-            (Reason::Denied, Engine::Postgres) => {
-                (format!("the login may not see what is needed: {told}"), "grant it pg_monitor, and CONNECT on the databases".to_owned())
-            }
-            (Reason::Unreachable, _) => (
+            Reason::Refused => (format!("the server does not let the login in: {told}"), format!("correct user and password in {file}")),
+            Reason::Denied => (format!("the login may not see what is needed: {told}"), format!("grant it {}", client.grants())),
+            Reason::Unreachable => (
                 format!("no {title} answers where the login leads: {told}"),
                 format!("check that the server runs, and host, port and socket in {file}"),
             ),
-            _ => (format!("the client of the server has ended: {told}"), format!("check {file}")),
+            Reason::NoClient | Reason::Silent | Reason::Nonsense | Reason::Ended | Reason::AnotherServer => {
+                (format!("the client of the server has ended: {told}"), format!("check {file}"))
+            }
         };
         Trouble { reason, problem, remedy }
     }
-}
-
-/// Whether a server of PostgreSQL looked for a user of the system by that name, as installed.
-fn asks_the_system(told: &str) -> bool {
-    ["Peer authentication", "Ident authentication"].iter().any(|words| told.contains(words))
 }
 
 /// What a client said, as one short line without control characters: the line of the error, where
@@ -108,42 +89,15 @@ pub(crate) fn told(said: &str) -> String {
     if text.is_empty() { "it said nothing".into() } else { text }
 }
 
-/// By the numbers of errors: `mysqld_error.h`, `errmsg.h`.
-fn of_mysql(told: &str) -> Reason {
-    let number = told.strip_prefix("ERROR ").and_then(|rest| rest.split([' ', ':']).next()).and_then(|word| word.parse().ok());
-    match number {
-        Some(1045 | 1130 | 1251 | 1524 | 1698 | 1820 | 1862 | 2049 | 2054 | 2059 | 2061) => Reason::Refused,
-        Some(1044 | 1142 | 1143 | 1227 | 1370) => Reason::Denied,
-        Some(1040 | 1053 | 1129 | 2002 | 2003 | 2004 | 2005 | 2006 | 2013 | 2026) => Reason::Unreachable,
-        Some(_) => Reason::Ended,
-        None if ["unknown variable", "unknown option", "config", "defaults"].iter().any(|word| told.contains(word)) => Reason::LoginFile,
-        None => Reason::Ended,
-    }
-}
-
-/// By words, as `libpq` has no numbers where no server has answered.
-fn of_postgres(told: &str) -> Reason {
-    let says = |words: &[&str]| words.iter().any(|word| told.contains(word));
-    if says(&["definition of service", "service file", "invalid connection option", "password file"]) {
-        return Reason::LoginFile;
-    }
-    let refused = ["authentication failed", "no password supplied", "pg_hba.conf", "no matching SCRAM", "authentication method"];
-    if says(&refused) || says(&["role "]) && says(&["does not exist", "not permitted to log in"]) {
-        return Reason::Refused;
-    }
-    if says(&["permission denied", "must be superuser"]) {
-        return Reason::Denied;
-    }
-    let unreachable = ["connection to server", "could not connect", "could not translate", "server closed", "expected authentication"];
-    if says(&unreachable) { Reason::Unreachable } else { Reason::Ended }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::Client;
+    use crate::mysql::Mysql;
+    use crate::postgres::Postgres;
 
-    fn check(engine: Engine, said: &str, reason: Reason, words: &str) {
-        let login = Login { engine, file: "/etc/hearth/db".into() };
+    fn check(client: &'static dyn Client, said: &str, reason: Reason, words: &str) {
+        let login = Login { client, file: "/etc/hearth/db".into() };
         let trouble = Trouble::of_client(&login, said);
         assert_eq!(trouble.reason, reason, "{trouble:?}");
         assert!(trouble.problem.contains(words), "{trouble:?}");
@@ -152,22 +106,21 @@ mod tests {
 
     #[test]
     fn what_clients_say_is_told_as_one_sentence() {
-        use Engine::{Mysql, Postgres};
-        check(Mysql, "ERROR 1045 (28000): Access denied for user 'a'@'b'\n", Reason::Refused, "does not let the login in: ERROR 1045");
-        check(Mysql, "ERROR 2002 (HY000): Can't connect to local server through socket\n", Reason::Unreachable, "no MySQL or MariaDB");
+        check(&Mysql, "ERROR 1045 (28000): Access denied for user 'a'@'b'\n", Reason::Refused, "does not let the login in: ERROR 1045");
+        check(&Mysql, "ERROR 2002 (HY000): Can't connect to local server through socket\n", Reason::Unreachable, "no MySQL or MariaDB");
         let repeated = "--------------\nselect 1\n--------------\n\nERROR 1227 (42000) at line 2: Access denied; you need PROCESS\n";
-        check(Mysql, repeated, Reason::Denied, "needed: ERROR 1227");
-        check(Mysql, "mariadb: unknown variable 'x=1'\n", Reason::LoginFile, "unknown variable");
+        check(&Mysql, repeated, Reason::Denied, "needed: ERROR 1227");
+        check(&Mysql, "mariadb: unknown variable 'x=1'\n", Reason::LoginFile, "unknown variable");
         let down = "psql: error: connection to server on socket \"/s\" failed: No such file or directory\n\tIs the server running?\n";
-        check(Postgres, down, Reason::Unreachable, "failed: No such file or directory Is the server running?");
-        check(Postgres, "psql: error: definition of service \"hearth\" not found\n", Reason::LoginFile, "definition of service");
+        check(&Postgres, down, Reason::Unreachable, "failed: No such file or directory Is the server running?");
+        check(&Postgres, "psql: error: definition of service \"hearth\" not found\n", Reason::LoginFile, "definition of service");
         let wrong = "psql: error: connection to server failed: FATAL:  password authentication failed for user \"u\"\n";
-        check(Postgres, wrong, Reason::Refused, "password authentication failed");
+        check(&Postgres, wrong, Reason::Refused, "password authentication failed");
         let peer = "psql: error: connection to server failed: FATAL:  Peer authentication failed for user \"hearth\"\n";
-        check(Postgres, peer, Reason::Refused, "asks the operating system");
-        check(Postgres, "psql: error: connection failed: fe_sendauth: no password supplied", Reason::Refused, "no password");
-        check(Postgres, "ERROR:  permission denied for table x", Reason::Denied, "permission denied");
-        check(Postgres, "", Reason::Ended, "it said nothing");
+        check(&Postgres, peer, Reason::Refused, "asks the operating system");
+        check(&Postgres, "psql: error: connection failed: fe_sendauth: no password supplied", Reason::Refused, "no password");
+        check(&Postgres, "ERROR:  permission denied for table x", Reason::Denied, "permission denied");
+        check(&Postgres, "", Reason::Ended, "it said nothing");
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod client;
 
 pub mod datapath;
 mod device_facts;
+mod engines;
 pub mod error;
 pub mod events;
 pub mod figures;
@@ -38,7 +39,6 @@ pub mod object_rules;
 pub mod on_blank_ssd;
 pub mod on_ssd;
 pub mod options;
-mod page_kinds;
 pub mod places;
 pub mod preload;
 pub mod privacy;

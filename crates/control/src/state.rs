@@ -15,6 +15,7 @@ pub use crate::on_blank_ssd::OnBlankSsd;
 use crate::options::Options;
 use crate::uuid::Uuid;
 use crate::words::{self, Export};
+use applications::Engine;
 use applications::streams::Subject;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -308,24 +309,15 @@ pub struct VolumeRecord {
     pub attachment: Option<Attachment>,
 }
 
-/// What sort of server is asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServerKind {
-    /// MySQL or MariaDB.
-    Mysql,
-    /// PostgreSQL.
-    Postgres,
-}
-
 /// A login to the server of an application. What it is for is told by where its data lies.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionRecord {
     /// The application's number on its volume.
     pub application: u32,
-    /// What sort of server.
-    pub server: ServerKind,
+    /// The engine that its server runs.
+    #[serde(with = "crate::engines::server_word")]
+    pub server: Engine,
     /// Its data directory, from the root of its file system.
     pub instance: String,
     /// Where that file system begins on the volume.

@@ -5,7 +5,7 @@ use super::regions::Blind;
 use super::work::Journals;
 use crate::filesystems::Journal;
 use crate::map::{Extent, Map, Source};
-use crate::page::Engine;
+use crate::{Engine, ObjectKind, dialects};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -56,18 +56,15 @@ pub struct Application {
     pub evidence: Evidence,
 }
 
-/// The oldest PostgreSQL whose catalogue is read: before, its rows had their numbers beside them.
-const NAMED_FROM: u32 = 12;
-
 impl Application {
     /// What is known of it rests on this, in words; also, where its names are not known, why.
     #[must_use]
     pub fn known_by(&self) -> String {
-        let version = self.version.as_deref().and_then(|version| version.strip_prefix("PostgreSQL "));
-        let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-        match major {
-            Some(major) if major < NAMED_FROM && !self.evidence.catalogue => {
-                format!("{}, names from PostgreSQL {NAMED_FROM} on only", self.evidence)
+        let facts = self.engine.facts();
+        let version = self.version.as_deref().and_then(|version| version.strip_prefix(facts.title)?.trim_start().split('.').next());
+        match (facts.named_from, version.and_then(|major| major.parse::<u32>().ok())) {
+            (Some(from), Some(major)) if major < from && !self.evidence.catalogue => {
+                format!("{}, names from {} {from} on only", self.evidence, facts.title)
             }
             _ => self.evidence.to_string(),
         }
@@ -77,7 +74,7 @@ impl Application {
     pub(super) fn origin(&self) -> String {
         let uuid = u128::from_be_bytes(self.file_system);
         let place = self.instance.as_deref().unwrap_or("\0unnamed");
-        format!("{uuid:032x} {} {} {place}", self.start_bytes, self.engine.name())
+        format!("{uuid:032x} {} {} {place}", self.start_bytes, self.engine.facts().name)
     }
 }
 
@@ -92,72 +89,6 @@ pub struct Database {
     pub objects: u32,
     /// Bytes of their files.
     pub bytes: u64,
-}
-
-/// What an object is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum ObjectKind {
-    /// A table: of InnoDB the file of a table, with all that is in it and has no number of its own.
-    Table,
-    /// An index; of InnoDB a secondary one.
-    Index,
-    /// Values too long for their rows.
-    Lob,
-    /// Those of PostgreSQL.
-    Toast,
-    /// Undo records.
-    Undo,
-    /// InnoDB's redo log, or the log of SQL Server.
-    Redo,
-    /// PostgreSQL's write-ahead log.
-    Wal,
-    /// The binary log of MySQL or MariaDB.
-    Binlog,
-    /// InnoDB's doublewrite buffer, where it has files of its own.
-    Doublewrite,
-    /// Temporary tables.
-    Temporary,
-    /// The server's own dictionary; also a system tablespace.
-    Dictionary,
-    /// Not known.
-    Unknown,
-}
-
-impl ObjectKind {
-    /// All of them.
-    pub const ALL: [ObjectKind; 12] = [
-        ObjectKind::Table,
-        ObjectKind::Index,
-        ObjectKind::Lob,
-        ObjectKind::Toast,
-        ObjectKind::Undo,
-        ObjectKind::Redo,
-        ObjectKind::Wal,
-        ObjectKind::Binlog,
-        ObjectKind::Doublewrite,
-        ObjectKind::Temporary,
-        ObjectKind::Dictionary,
-        ObjectKind::Unknown,
-    ];
-
-    /// The word used on the command line, in JSON and in messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            ObjectKind::Table => "table",
-            ObjectKind::Index => "index",
-            ObjectKind::Lob => "lob",
-            ObjectKind::Toast => "toast",
-            ObjectKind::Undo => "undo",
-            ObjectKind::Redo => "redo",
-            ObjectKind::Wal => "wal",
-            ObjectKind::Binlog => "binlog",
-            ObjectKind::Doublewrite => "doublewrite",
-            ObjectKind::Temporary => "temp",
-            ObjectKind::Dictionary => "dictionary",
-            ObjectKind::Unknown => "unknown",
-        }
-    }
 }
 
 /// What an object is known by within its application.
@@ -179,9 +110,9 @@ pub enum Key {
         /// `relfilenode`.
         file: u32,
     },
-    /// An allocation unit of SQL Server.
+    /// An object that its pages name by a number, as an allocation unit of SQL Server.
     Unit {
-        /// The name of the database's file, as units are numbered in each.
+        /// The name of what the number is unique in: of SQL Server the database's file.
         database: String,
         /// `allocation_unit_id`.
         unit: u64,
@@ -201,6 +132,21 @@ impl fmt::Display for Key {
             Key::Unit { database, unit } => write!(f, "unit {database}/{unit}"),
             Key::Kind(kind) => write!(f, "files of {}", kind.name()),
             Key::File(path) => write!(f, "file {path}"),
+        }
+    }
+}
+
+impl Key {
+    /// What pages of the object carry; `is_within`: it lies in the files of another.
+    pub(super) fn on_pages(&self, is_within: bool) -> Vec<u64> {
+        let of_space = |space: u32| u64::from(space) << 32;
+        match self {
+            Key::Index { space, index } if is_within => vec![of_space(*space) | index & 0xffff_ffff],
+            // It stands for its file, and for pages of that which are of no index.
+            Key::Index { space, index } => vec![of_space(*space) | index & 0xffff_ffff, of_space(*space)],
+            Key::Space(space) => vec![of_space(*space)],
+            Key::Unit { unit, .. } => vec![*unit],
+            Key::Relation { .. } | Key::Kind(_) | Key::File(_) => Vec::new(),
         }
     }
 }
@@ -238,7 +184,7 @@ impl Object {
     /// Whether it is a copy that MySQL or MariaDB makes of a table to rebuild it: it takes the table's place, and its name, in the end.
     #[must_use]
     pub fn is_being_built(&self) -> bool {
-        self.name.contains(BEING_BUILT)
+        is_being_built(&self.name)
     }
 }
 
@@ -284,17 +230,17 @@ pub struct Found {
     pub(super) numbers: Option<Arc<Numbers>>,
 }
 
-/// What the names of tables have in them that MySQL and MariaDB rebuild or copy.
-pub(super) const BEING_BUILT: &str = "#sql";
+/// Whether a table of that name is a copy that a server makes to rebuild it.
+pub(super) fn is_being_built(name: &str) -> bool {
+    dialects::facts().filter_map(|facts| facts.rebuild_mark).any(|mark| name.contains(mark))
+}
 
-/// Names that engines give: beside the word for its kind, which is the whole name of a log.
-const OF_ENGINES: [&str; 5] = ["PRIMARY", "GEN_CLUST_INDEX", "FTS_DOC_ID_INDEX", "ibdata1", "ibtmp1"];
 /// Between the parts of a name: of `shop.orders/ix_customer` and `shop/public.orders`.
 const PARTS: [char; 2] = ['.', '/'];
 
 /// A name with its parts renamed.
 pub(super) fn renamed(name: &str, kind: ObjectKind, rename: &dyn Fn(&str) -> String) -> String {
-    let stays = |part: &str| part.is_empty() || part == kind.name() || OF_ENGINES.contains(&part);
+    let stays = |part: &str| part.is_empty() || part == kind.name() || dialects::facts().any(|facts| facts.own_names.contains(&part));
     let part = |part: &str| if stays(part) { part.to_owned() } else { rename(part) };
     let mut told = String::new();
     for piece in name.split_inclusive(PARTS) {
@@ -366,8 +312,8 @@ impl Found {
     /// may not be known whose of several.
     #[must_use]
     pub fn knows(&self, engine: Engine, key: u64) -> bool {
-        let space = if engine == Engine::Innodb { space_key((key >> 32) as u32) } else { key };
-        engine == Engine::Postgres || self.owners.contains_key(&(engine, key)) || self.owners.contains_key(&(engine, space))
+        let keys = [Some(key), engine.facts().key_of_holder.map(|holder| holder(key))];
+        !engine.facts().pages_name_their_object || keys.into_iter().flatten().any(|key| self.owners.contains_key(&(engine, key)))
     }
 
     /// The same with other names: `rename` is asked for each part of the name of a database, a table or an index. What every server has, such as
@@ -435,17 +381,10 @@ impl Found {
                 None => may_be.next().filter(|_| may_be.next().is_none()).map(|(_, id)| *id),
             }
         };
-        if engine != Engine::Innodb {
-            return one(key);
-        }
+        let Some(key_of_holder) = engine.facts().key_of_holder else { return one(key) };
         // An index that is not known is at least of its table. A space that is not one server's
         // alone is nobody's, whichever of them knows the index.
-        let of_space = one(space_key((key >> 32) as u32))?;
-        one(key).or(Some(of_space))
+        let of_holder = one(key_of_holder(key))?;
+        one(key).or(Some(of_holder))
     }
-}
-
-/// What pages carry of a space, where they are of no index.
-pub(super) const fn space_key(space: u32) -> u64 {
-    (space as u64) << 32
 }

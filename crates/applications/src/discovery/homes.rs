@@ -1,231 +1,73 @@
-//! Which server files belong to that do not lie in its data directory, or lie in several.
+//! Which server files belong to.
 //!
-//! A tablespace of PostgreSQL belongs to the cluster of its version that has its databases; a
-//! directory of log segments to the cluster whose number stands in them. Where hard links let several
-//! servers have one file, as `pg_upgrade --link` and `cp -al` leave it, the server that can start has
-//! it, and the others do not: what is read there is read by that one.
+//! Each database knows the homes of its own. Where hard links let several servers have one file, as
+//! `pg_upgrade --link` and `cp -al` leave it, the server that can start has it, and the others do
+//! not: what is read there is read by that one.
 
-use super::postgres;
-use super::servers::{Server, Servers, up};
 use super::source::Source;
-use crate::bytes::{le32, le64};
-use crate::filesystems::{DataFile, Role};
-use crate::page::{Engine, Native};
-use crate::recognise::recognise;
+use crate::Engine;
+use crate::dialects::Home;
+use crate::filesystems::DataFile;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Catalogue versions are dates with a number of the day: 2010 to 2099.
-const CATALOGUES: std::ops::RangeInclusive<u32> = 201_000_000..=209_999_999;
-/// Bytes of a page of the log, and files of a directory that are looked at until one is of a log.
-const LOG_BYTES: u64 = 8192;
-const LOGS_TRIED: usize = 4;
-
-/// What a data directory of PostgreSQL says of its cluster.
-#[derive(Default, Debug)]
-struct Cluster {
-    /// `15`, as `PG_VERSION` has it.
-    version: Option<String>,
-    /// The version of its catalogue.
-    catalogue: Option<u32>,
-    /// The number that it was given when it was made.
-    system: Option<u64>,
-    /// Whether it has the file without which none starts; `None` where neither that nor what
-    /// `pg_upgrade` makes of it is there.
-    can_start: Option<bool>,
-    /// When that file was written last, in seconds since 1970.
-    written_s: u64,
-    databases: BTreeSet<u32>,
-    has_logs: bool,
+/// The files of a server.
+pub(crate) struct Server {
+    pub(crate) engine: Engine,
+    /// The path of its data directory.
+    pub(crate) instance: String,
+    /// Its version, where a file or a directory beside its data tells: `15`.
+    pub(crate) version: Option<String>,
+    pub(crate) files: Vec<DataFile>,
 }
 
-/// What the name of a tablespace's directory says: `PG_15_202209061`.
-struct Space<'a> {
-    version: &'a str,
-    catalogue: Option<u32>,
-}
-
-/// The servers with all that is theirs.
-pub(super) async fn settle(source: &mut Source<'_>, mut servers: Servers) -> Vec<Server> {
-    let mut clusters = BTreeMap::new();
-    let has_spaces = servers.keys().any(|(engine, place)| *engine == Engine::Postgres && space(place).is_some());
-    for ((engine, place), files) in &servers {
-        if *engine == Engine::Postgres && space(place).is_none() && !is_logs(files) {
-            clusters.insert(place.clone(), cluster(source, files, has_spaces).await);
-        }
+/// The servers of a file system with all that is theirs, by engine and place.
+pub(super) async fn settle(source: &mut Source<'_>, files: Vec<DataFile>) -> Vec<Server> {
+    let mut by_engine: BTreeMap<Engine, Vec<DataFile>> = BTreeMap::new();
+    files.into_iter().for_each(|file| by_engine.entry(file.engine).or_default().push(file));
+    let mut homes = Vec::new();
+    for (engine, files) in by_engine {
+        let Some(dialect) = engine.facts().files else { continue };
+        homes.push((dialect, dialect.homes(source, files).await));
     }
-    bring_spaces_home(&mut servers, &clusters);
-    bring_logs_home(source, &mut servers, &clusters).await;
-    give_one_owner(&mut servers, &clusters);
-    // What says nothing but that a server was here.
-    let is_mark = |file: &DataFile| matches!(file.role, Role::PostgresVersion | Role::PostgresControl { .. });
-    servers.retain(|_, files| !files.iter().all(is_mark));
-    let of_spaces = servers.keys().filter(|(_, place)| space(place).is_some()).map(|(_, place)| up(place).to_owned());
-    let mut beside: BTreeMap<String, u32> = BTreeMap::new();
-    of_spaces.for_each(|place| *beside.entry(place).or_default() += 1);
-    let server = |((engine, place), mut files): ((Engine, String), Vec<DataFile>)| {
-        // One order whatever the file system says, so that parts of an object follow each other.
-        files.sort_unstable_by(|one, other| (one.path.len(), &one.path).cmp(&(other.path.len(), &other.path)));
-        let alone = space(&place).filter(|_| engine == Engine::Postgres);
-        let version = match &alone {
-            Some(space) => Some(space.version.to_owned()),
-            None => clusters.get(&place).and_then(|cluster| cluster.version.clone()),
-        };
-        let is_only = alone.is_some() && beside.get(up(&place)) == Some(&1);
-        Server { engine, instance: if is_only { up(&place).to_owned() } else { place }, version, files }
-    };
-    servers.into_iter().map(server).collect()
+    give_one_owner(homes.iter_mut().flat_map(|(_, homes)| homes));
+    let left = |home: &Home| !home.files.is_empty();
+    homes.into_iter().flat_map(|(dialect, homes)| dialect.servers(homes.into_iter().filter(left).collect())).collect()
 }
 
-/// What a data directory says; `with_databases` also those that have no file in it.
-async fn cluster(source: &mut Source<'_>, files: &[DataFile], with_databases: bool) -> Cluster {
-    let mut cluster = Cluster::default();
-    for file in files {
-        match file.role {
-            Role::PostgresVersion => cluster.version = source.file(file, 0..16).await.as_deref().and_then(version),
-            Role::PostgresControl { is_in_place } => {
-                cluster.can_start = Some(is_in_place || cluster.can_start == Some(true));
-                if let Some(bytes) = source.file(file, 0..512).await.filter(|bytes| CATALOGUES.contains(&le32(bytes, 12))) {
-                    (cluster.system, cluster.catalogue) = (Some(le64(&bytes, 0)), Some(le32(&bytes, 12)));
-                    cluster.written_s = le64(&bytes, 24);
-                }
-            }
-            Role::PostgresRelation { database, .. } => drop(cluster.databases.insert(database)),
-            Role::PostgresWal => cluster.has_logs = true,
-            _ => {}
-        }
-    }
-    if with_databases {
-        cluster.databases.extend(postgres::databases_in(source, files).await);
-    }
-    cluster
-}
-
-/// The text of `PG_VERSION`: `15`, `9.6`.
-fn version(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?.trim_end();
-    let is_version = !text.is_empty() && text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_version.then(|| text.to_owned())
-}
-
-/// What the path of a directory says if it is that of a tablespace.
-fn space(place: &str) -> Option<Space<'_>> {
-    let name = place.rsplit('/').next()?.strip_prefix("PG_")?;
-    let (version, catalogue) = name.split_once('_').unwrap_or((name, ""));
-    Some(Space { version, catalogue: catalogue.parse().ok() })
-}
-
-fn is_logs(files: &[DataFile]) -> bool {
-    files.iter().all(|file| file.role == Role::PostgresWalElsewhere)
-}
-
-/// The only one of several clusters; of those that cannot start only where no other is left.
-fn only<'a>(found: &[(&'a String, &Cluster)]) -> Option<&'a String> {
-    let alive: Vec<_> = found.iter().filter(|(_, cluster)| cluster.can_start != Some(false)).collect();
-    match (&found, &alive[..]) {
-        ([(place, _)], _) | (_, [(place, _)]) => Some(place),
-        _ => None,
-    }
-}
-
-/// Puts tablespaces to the only cluster of their version that has their databases; where there are
-/// several, or none, they stay by themselves.
-fn bring_spaces_home(servers: &mut Servers, clusters: &BTreeMap<String, Cluster>) {
-    let database = |file: &DataFile| match file.role {
-        Role::PostgresRelation { database, .. } => Some(database),
-        _ => None,
-    };
-    let places: Vec<(Engine, String)> = servers.keys().filter(|key| key.0 == Engine::Postgres).cloned().collect();
-    for key in places {
-        let Some(space) = space(&key.1) else { continue };
-        let wanted: BTreeSet<u32> = servers.get(&key).into_iter().flatten().filter_map(database).collect();
-        // Whether what is known of both is alike; `None` if nothing is.
-        let is_alike = |cluster: &Cluster| {
-            let of_catalogue = space.catalogue.zip(cluster.catalogue).map(|(one, other)| one == other);
-            of_catalogue.or_else(|| cluster.version.as_deref().map(|version| version == space.version))
-        };
-        let fits = |cluster: &Cluster| is_alike(cluster) != Some(false) && cluster.databases.is_superset(&wanted);
-        let found: Vec<_> = clusters.iter().filter(|(_, cluster)| fits(cluster)).collect();
-        let alike: Vec<_> = found.iter().filter(|(_, cluster)| is_alike(cluster).is_some()).copied().collect();
-        if let Some(home) = only(&alike).or_else(|| only(&found)) {
-            bring_home(servers, &key, home);
-        }
-    }
-}
-
-/// Puts directories of log segments to the cluster whose number they have; one that stays alone is a
-/// server of which nothing else is known. Files that are only named like segments are left out.
-async fn bring_logs_home(source: &mut Source<'_>, servers: &mut Servers, clusters: &BTreeMap<String, Cluster>) {
-    let places: Vec<(Engine, String)> = servers.iter().filter(|(_, files)| is_logs(files)).map(|(key, _)| key.clone()).collect();
-    for key in places {
-        let Some(system) = system_of(source, &servers[&key]).await else {
-            servers.remove(&key);
-            continue;
-        };
-        let found: Vec<_> = clusters.iter().filter(|(_, cluster)| cluster.system == Some(system)).collect();
-        let without: Vec<_> = found.iter().filter(|(_, cluster)| !cluster.has_logs).copied().collect();
-        if let Some(home) = only(&without).or_else(|| only(&found)) {
-            bring_home(servers, &key, home);
-        }
-    }
-}
-
-/// The number of the cluster whose log these files are.
-async fn system_of(source: &mut Source<'_>, files: &[DataFile]) -> Option<u64> {
-    for file in files.iter().take(LOGS_TRIED) {
-        if let Some(bytes) = source.file(file, 0..LOG_BYTES).await
-            && let Some(Native::Wal(identity)) = recognise(&bytes).map(|page| page.native)
-            && identity.system.is_some()
-        {
-            return identity.system;
-        }
-    }
-    None
-}
-
-fn bring_home(servers: &mut Servers, from: &(Engine, String), home: &str) {
-    if let Some(files) = servers.remove(from) {
-        servers.entry((from.0, home.to_owned())).or_default().extend(files);
-    }
-}
-
-/// Leaves each file to one server: that which can start, or whose state was written last, or that
+/// Leaves each file to one home: that where a server can start, or whose state was written last, or that
 /// has files which no other has (a copy made of links, beside a server that went on); where nothing
 /// tells, that with the shorter path.
-fn give_one_owner(servers: &mut Servers, clusters: &BTreeMap<String, Cluster>) {
+fn give_one_owner<'a>(homes: impl Iterator<Item = &'a mut Home>) {
+    let mut homes: Vec<&mut Home> = homes.collect();
     let mut links: BTreeMap<u64, usize> = BTreeMap::new();
-    for file in servers.values().flatten() {
+    for file in homes.iter().flat_map(|home| &home.files) {
         *links.entry(file.inode).or_default() += 1;
     }
     let own = |files: &[DataFile]| files.iter().filter(|file| file.inode != 0 && links[&file.inode] == 1).count();
-    let rank = |key: &(Engine, String)| {
-        let place = key.1.as_str();
-        let cluster = clusters.get(place);
-        let can_start = match cluster.and_then(|cluster| cluster.can_start) {
+    let rank = |home: &&mut Home| {
+        let can_start = match home.can_start {
             Some(true) => 2,
             None => 1,
             Some(false) => 0,
         };
-        (can_start, cluster.map_or(0, |cluster| cluster.written_s), own(&servers[key]), Reverse(place.len()))
+        (can_start, home.written_s, own(&home.files), Reverse(home.place.len()))
     };
-    let mut places: Vec<(Engine, String)> = servers.keys().cloned().collect();
-    places.sort_by_cached_key(|key| Reverse(rank(key)));
+    homes.sort_by_cached_key(|home| Reverse(rank(home)));
     let mut taken = BTreeSet::new();
-    for key in places {
-        if let Some(files) = servers.get_mut(&key) {
-            // Of several paths of one server the same one whatever the file system says.
-            files.sort_unstable_by(|one, other| (one.path.len(), &one.path).cmp(&(other.path.len(), &other.path)));
-            files.retain(|file| file.inode == 0 || taken.insert(file.inode));
-        }
+    for home in homes {
+        // One order whatever the file system says: of several paths of one file the same one stays, and parts of an
+        // object follow each other.
+        home.files.sort_unstable_by(|one, other| (one.path.len(), &one.path).cmp(&(other.path.len(), &other.path)));
+        home.files.retain(|file| file.inode == 0 || taken.insert(file.inode));
     }
-    servers.retain(|_, files| !files.is_empty());
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::servers::by_directory;
     use super::*;
-    use crate::filesystems::{FileExtent, Volume, role};
+    use crate::dialects::engine_of_file;
+    use crate::filesystems::{FileExtent, Volume};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -275,12 +117,12 @@ mod tests {
                 vec![FileExtent { file_offset: 0, volume_offset: image.len() as u64, bytes: length.next_multiple_of(512), written: true }];
             image.extend_from_slice(bytes);
             image.resize(image.len().next_multiple_of(512), 0);
-            let role = role(path).expect("a role");
-            data_files.push(DataFile { path: (*path).to_owned(), role, inode: *inode, bytes: length, extents });
+            let engine = engine_of_file(path).expect("an engine");
+            data_files.push(DataFile { path: (*path).to_owned(), engine, inode: *inode, bytes: length, extents });
         }
         let volume = Volume::default();
         let mut source = Source::new(&volume, 1 << 20);
-        let mut work = pin!(settle(&mut source, by_directory(data_files)));
+        let mut work = pin!(settle(&mut source, data_files));
         loop {
             if let Poll::Ready(servers) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 return servers;

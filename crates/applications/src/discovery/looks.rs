@@ -4,8 +4,9 @@
 use super::limits::{LOOK_BYTES, LOOK_STEP_BYTES_MIN, LOOKS_BETWEEN, LOOKS_MAX};
 use super::regions::{Blind, Start};
 use super::source::Source;
+use crate::Engine;
 use crate::filesystems::Volume;
-use crate::page::{Certainty, Engine};
+use crate::page::Certainty;
 use crate::recognise::pages;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -53,7 +54,7 @@ pub(super) async fn look(volume: &Volume, source: &mut Source<'_>, region: &Rang
         let mut here: BTreeMap<Engine, u32> = BTreeMap::new();
         if !bytes.is_empty() && source.read(at, &mut bytes).await {
             for (_, page) in pages(&bytes).filter(|(_, page)| page.certainty >= Certainty::Likely) {
-                *here.entry(page.engine()).or_default() += 1;
+                *here.entry(page.engine).or_default() += 1;
             }
         }
         open.retain(|engine, _| here.contains_key(engine));

@@ -4,8 +4,8 @@
 //! clients) and may stop at any time:
 //!
 //! 1. `regions`: partition tables, file systems, and what can only be looked at coarsely.
-//! 2. `servers`, `homes`: files of databases, by the server that they belong to.
-//! 3. `innodb` (with `doublewrite`), `postgres`, `mssql`: the pages of dictionaries that are needed for names.
+//! 2. `homes`: files of databases, by the server that they belong to.
+//! 3. The dialect of each database (`crate::dialects`): the pages of dictionaries that are needed for names.
 //! 4. `objects`: names, keys, numbers, and the map of extents.
 //!    `server_names`: what servers told of themselves, where they can be asked.
 //! 5. `looks`: where no file system is known, a page now and then: which engine, without a name.
@@ -13,26 +13,26 @@
 //! Everything that is found is a hint that can be wrong about speed only: a mounted file system
 //! changes meanwhile.
 
-mod doublewrite;
 mod found;
 mod homes;
-mod innodb;
 mod limits;
 mod looks;
-mod mssql;
 mod objects;
-mod postgres;
 mod regions;
 mod server_names;
-mod servers;
 mod source;
 mod work;
 
+pub use crate::ObjectKind;
 pub use crate::filesystems::Read;
-pub use found::{Application, ApplicationId, Database, Evidence, Found, Key, Object, ObjectKind};
+pub use crate::postgres::FORK_BYTES;
+pub use found::{Application, ApplicationId, Database, Evidence, Found, Key, Object};
+pub(crate) use homes::Server;
 pub use limits::{BYTES_MAX, OBJECTS_MAX};
 pub use looks::Nameless;
-pub use postgres::FORK_BYTES;
+pub(crate) use objects::{Draft, Drafts, in_line};
 pub use regions::{Blind, Reason};
 pub use server_names::{Agreement, NamedRelation, SERVER_NAMES_MAX, ServerNames};
+pub(crate) use source::Source;
 pub use work::Discovery;
+pub(crate) use work::Findings;

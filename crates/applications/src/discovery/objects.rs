@@ -1,36 +1,55 @@
 //! From findings to objects: numbers that stay, the map, and what leads to them.
 
-use super::found::{Application, ApplicationId, BEING_BUILT, Database, Domain, Evidence, Found, Key, Object, ObjectKind, space_key};
+use super::found::{Application, ApplicationId, Database, Domain, Evidence, Found, Key, Object, is_being_built};
 use super::limits::{OBJECTS_MAX, TEXT_BYTES_MAX};
+use crate::ObjectKind;
 use crate::filesystems::DataFile;
 use crate::map::{Map, Source};
-use crate::page::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 use types::ObjectId;
 
 /// An object that has no number yet.
-pub(super) struct Draft {
+pub(crate) struct Draft {
     /// Position of its application.
-    pub(super) application: usize,
-    pub(super) database: Option<String>,
-    pub(super) kind: ObjectKind,
-    pub(super) name: String,
-    pub(super) key: Key,
+    pub(crate) application: usize,
+    pub(crate) database: Option<String>,
+    pub(crate) kind: ObjectKind,
+    pub(crate) name: String,
+    pub(crate) key: Key,
     /// Position of the draft in whose files it lies.
-    pub(super) within: Option<usize>,
+    pub(crate) within: Option<usize>,
     /// Its files, each with where it begins in the object.
-    pub(super) files: Vec<(u64, DataFile)>,
-    pub(super) bytes: u64,
-    pub(super) encrypted: bool,
-    pub(super) evidence: Evidence,
+    pub(crate) files: Vec<(u64, DataFile)>,
+    pub(crate) bytes: u64,
+    pub(crate) encrypted: bool,
+    pub(crate) evidence: Evidence,
     /// What its ids mean; `None` where pages of it carry none.
-    pub(super) domain: Option<Domain>,
+    pub(crate) domain: Option<Domain>,
+}
+
+impl Draft {
+    /// An object that has no files of its own, in no database, whose pages carry nothing.
+    pub(crate) fn new(application: usize, kind: ObjectKind, name: String, key: Key, evidence: Evidence) -> Draft {
+        Draft {
+            application,
+            database: None,
+            kind,
+            name,
+            key,
+            within: None,
+            files: Vec::new(),
+            bytes: 0,
+            encrypted: false,
+            evidence,
+            domain: None,
+        }
+    }
 }
 
 /// All that was found until now.
 #[derive(Default)]
-pub(super) struct Drafts {
-    pub(super) applications: Vec<Application>,
+pub(crate) struct Drafts {
+    pub(crate) applications: Vec<Application>,
     drafts: Vec<Draft>,
     domains: Domain,
     text_bytes: usize,
@@ -40,13 +59,13 @@ pub(super) struct Drafts {
 
 impl Drafts {
     /// A new domain of ids.
-    pub(super) fn domain(&mut self) -> Domain {
+    pub(crate) fn domain(&mut self) -> Domain {
         self.domains += 1;
         self.domains
     }
 
     /// Takes an object in; its position, unless there is no room.
-    pub(super) fn put(&mut self, mut draft: Draft) -> Option<usize> {
+    pub(crate) fn put(&mut self, mut draft: Draft) -> Option<usize> {
         draft.name = shown(&draft.name);
         draft.database = draft.database.as_deref().map(shown);
         let text_bytes = self.text_bytes + draft.name.len() + draft.database.as_ref().map_or(0, String::len);
@@ -60,24 +79,13 @@ impl Drafts {
     }
 
     /// All files of a kind as one object, one after the other.
-    pub(super) fn put_kind(&mut self, application: usize, kind: ObjectKind, files: Vec<DataFile>) {
+    pub(crate) fn put_kind(&mut self, application: usize, kind: ObjectKind, files: Vec<DataFile>) {
         if files.is_empty() {
             return;
         }
         let (files, bytes) = in_line(files);
-        self.put(Draft {
-            application,
-            database: None,
-            kind,
-            name: kind.name().to_owned(),
-            key: Key::Kind(kind),
-            within: None,
-            files,
-            bytes,
-            encrypted: false,
-            evidence: Evidence { file: true, ..Evidence::default() },
-            domain: None,
-        });
+        let evidence = Evidence { file: true, ..Evidence::default() };
+        self.put(Draft { files, bytes, ..Draft::new(application, kind, kind.name().to_owned(), Key::Kind(kind), evidence) });
     }
 
     /// Numbers the objects, as `before` has them where it has, and lays out the map.
@@ -97,22 +105,11 @@ impl Drafts {
             let extents = lay_out(&mut found.map, draft, *id, volume_bytes);
             let engine = found.applications[draft.application].engine;
             if let Some(domain) = draft.domain {
-                let mut own = |key: u64| {
+                for key in draft.key.on_pages(draft.within.is_some()) {
                     let owners = found.owners.entry((engine, key)).or_default();
                     if !owners.iter().any(|(of, _)| *of == domain) {
                         owners.push((domain, *id));
                     }
-                };
-                match &draft.key {
-                    Key::Index { space, index } => {
-                        own(space_key(*space) | index & 0xffff_ffff);
-                        if draft.within.is_none() {
-                            own(space_key(*space));
-                        }
-                    }
-                    Key::Space(space) => own(space_key(*space)),
-                    Key::Unit { unit, .. } => own(*unit),
-                    _ => {}
                 }
                 if draft.within.is_none() {
                     found.domains.insert(*id, domain);
@@ -141,7 +138,7 @@ impl Drafts {
             });
         }
         found.map.finish(&[Source::FileMap]);
-        found.rebuilds = self.drafts.iter().any(|draft| draft.name.contains(BEING_BUILT));
+        found.rebuilds = self.drafts.iter().any(|draft| is_being_built(&draft.name));
         found.objects.sort_by(|one, other| (one.application, &one.name, one.id).cmp(&(other.application, &other.name, other.id)));
         found.index();
         let database = |((application, name), (objects, bytes))| Database { application, name, objects, bytes };
@@ -156,7 +153,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// Files with where each begins, one after the other in whole sectors, and their bytes together.
-pub(super) fn in_line(files: Vec<DataFile>) -> (Vec<(u64, DataFile)>, u64) {
+pub(crate) fn in_line(files: Vec<DataFile>) -> (Vec<(u64, DataFile)>, u64) {
     let (mut at, mut bytes) = (0u64, 0u64);
     let place = |file: DataFile| {
         let start = at;
@@ -255,16 +252,4 @@ fn free(text: &str, taken: &mut BTreeSet<u32>) -> u32 {
         number = number.wrapping_add(1);
     }
     number
-}
-
-/// The kind that a name's kind is, of an engine.
-pub(super) fn kind_of(kind: crate::naming::ObjectKind, engine: Engine) -> ObjectKind {
-    use crate::naming::ObjectKind as Named;
-    match kind {
-        Named::Table | Named::Sequence => ObjectKind::Table,
-        Named::Index => ObjectKind::Index,
-        Named::Lob if engine == Engine::Postgres => ObjectKind::Toast,
-        Named::Lob => ObjectKind::Lob,
-        Named::Dictionary => ObjectKind::Dictionary,
-    }
 }

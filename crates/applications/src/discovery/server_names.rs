@@ -3,20 +3,17 @@
 //!
 //! They are for objects whose files, or whose tablespaces, lie on the volume; others are not made.
 
-use super::found::{Application, Found, Key, ObjectKind, renamed};
-use super::innodb::index_name;
-use super::objects::{kind_of, shown};
-use super::postgres::full_name;
-use super::servers::Server;
-use crate::naming::{Name, NativeKey, ObjectKind as Named, innodb_name};
-use crate::page::Engine;
+use super::found::{Application, Found, Key, renamed};
+use super::homes::Server;
+use super::objects::shown;
+use crate::innodb::name_of_table;
+use crate::naming::{Name, NativeKey};
+use crate::{Engine, ObjectKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Names of a server at most: several times what a volume's objects may be.
 pub const SERVER_NAMES_MAX: usize = 1 << 18;
-/// Databases that every server has, with objects that are equal in all of them.
-const OF_ALL_SERVERS: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];
 
 /// The names of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,8 +21,8 @@ pub struct ServerNames {
     engine: Engine,
     instance: String,
     start_bytes: u64,
-    innodb: BTreeMap<(u32, u64), Name>,
-    relations: BTreeMap<(u32, u32), Name>,
+    /// See [`ServerNames::all`].
+    names: BTreeMap<(u32, u64), Name>,
     databases: BTreeMap<u32, String>,
 }
 
@@ -45,7 +42,7 @@ pub struct NamedRelation<'a> {
     /// Its own name, if it is an index.
     pub index: Option<&'a str>,
     /// What it is.
-    pub kind: Named,
+    pub kind: ObjectKind,
 }
 
 /// How names of a server fit what was found on a volume.
@@ -71,14 +68,12 @@ impl ServerNames {
     /// asked.
     #[must_use]
     pub fn of(application: &Application) -> Option<ServerNames> {
-        let known = matches!(application.engine, Engine::Innodb | Engine::Postgres);
-        let instance = application.instance.clone().filter(|_| known)?;
+        let instance = application.instance.clone().filter(|_| application.engine.facts().server.is_some())?;
         Some(ServerNames {
             engine: application.engine,
             instance,
             start_bytes: application.start_bytes,
-            innodb: BTreeMap::new(),
-            relations: BTreeMap::new(),
+            names: BTreeMap::new(),
             databases: BTreeMap::new(),
         })
     }
@@ -86,30 +81,23 @@ impl ServerNames {
     /// Takes an index of InnoDB in. `table` is as InnoDB writes it (`shop/odd@0020name`), and
     /// `is_clustered` says whether the rows are in it.
     pub fn index(&mut self, (space, index): (u32, u64), is_clustered: bool, table: &str, name: &str) {
-        if self.innodb.len() >= SERVER_NAMES_MAX {
-            return;
-        }
-        let (database, table) = innodb_name(table);
+        let (database, table) = name_of_table(table);
         let kind = match (&database, is_clustered) {
-            (None, _) => Named::Dictionary,
-            (Some(_), true) => Named::Table,
-            (Some(_), false) => Named::Index,
+            (None, _) => ObjectKind::Dictionary,
+            (Some(_), true) => ObjectKind::Table,
+            (Some(_), false) => ObjectKind::Index,
         };
-        let key = NativeKey::Innodb(space, index);
-        let name = Name { key, database, schema: None, table: Some(table), index: Some(name.to_owned()), kind, root: None };
-        self.innodb.insert((space, index), name);
+        let key = NativeKey(space, index);
+        self.put((space, index), Name { key, database, schema: None, table: Some(table), index: Some(name.to_owned()), kind, root: None });
     }
 
     /// Takes a relation of PostgreSQL in.
     pub fn relation(&mut self, relation: &NamedRelation<'_>) {
-        if self.relations.len() >= SERVER_NAMES_MAX {
-            return;
-        }
         if let Some(of) = relation.of {
             self.databases.entry(relation.database).or_insert_with(|| of.to_owned());
         }
         let name = Name {
-            key: NativeKey::Postgres(relation.file),
+            key: NativeKey(0, relation.file.into()),
             database: None,
             schema: Some(relation.schema.to_owned()),
             table: Some(relation.table.to_owned()),
@@ -117,7 +105,13 @@ impl ServerNames {
             kind: relation.kind,
             root: None,
         };
-        self.relations.insert((relation.database, relation.file), name);
+        self.put((relation.database, relation.file.into()), name);
+    }
+
+    fn put(&mut self, key: (u32, u64), name: Name) {
+        if self.names.len() < SERVER_NAMES_MAX {
+            self.names.insert(key, name);
+        }
     }
 
     /// Whether they are of this server of the file system that begins there.
@@ -125,25 +119,35 @@ impl ServerNames {
         self.engine == server.engine && self.start_bytes == start_bytes && self.instance == shown(&server.instance)
     }
 
-    pub(super) fn innodb(&self) -> &BTreeMap<(u32, u64), Name> {
-        &self.innodb
+    /// All names: those of InnoDB by space and index, those of PostgreSQL by database and file.
+    pub(crate) fn all(&self) -> &BTreeMap<(u32, u64), Name> {
+        &self.names
     }
 
-    /// The relations of a database, by file.
-    pub(super) fn relations(&self, database: u32) -> impl Iterator<Item = (u32, &Name)> {
-        self.relations.range((database, 0)..=(database, u32::MAX)).map(|((_, file), name)| (*file, name))
-    }
-
-    pub(super) fn databases(&self) -> &BTreeMap<u32, String> {
+    /// The names of databases of PostgreSQL, by oid.
+    pub(crate) fn databases(&self) -> &BTreeMap<u32, String> {
         &self.databases
+    }
+
+    /// How an object is called; `None` if they have no name for it.
+    fn name_of(&self, key: &Key) -> Option<String> {
+        match key {
+            Key::Index { space, index } => Some(self.names.get(&(*space, *index))?.full(None)),
+            Key::Relation { database, file } => {
+                let of = self.databases.get(database).map(String::as_str);
+                Some(self.names.get(&(*database, u64::from(*file)))?.full(of))
+            }
+            Key::Space(_) | Key::Unit { .. } | Key::Kind(_) | Key::File(_) => None,
+        }
     }
 
     /// How they fit the objects of an application. Where names of what was found are hidden, `rename`
     /// is what [`Found::renamed`] was given.
     #[must_use]
     pub fn agreement(&self, found: &Found, application: &Application, rename: Option<&dyn Fn(&str) -> String>) -> Agreement {
+        let own_databases = application.engine.facts().own_databases;
         let of_all: BTreeSet<String> =
-            OF_ALL_SERVERS.into_iter().map(|name| rename.map_or_else(|| name.to_owned(), |rename| rename(name))).collect();
+            own_databases.iter().map(|name| rename.map_or_else(|| (*name).to_owned(), |rename| rename(name))).collect();
         let mut agreement = Agreement::default();
         let is_own = |kind: ObjectKind| matches!(kind, ObjectKind::Table | ObjectKind::Index | ObjectKind::Toast);
         let objects = found.objects.iter().filter(|object| object.application == application.id && object.evidence.catalogue);
@@ -151,15 +155,7 @@ impl ServerNames {
             if object.database.as_ref().is_none_or(|database| of_all.contains(database)) {
                 continue;
             }
-            let told = match &object.key {
-                Key::Index { space, index } => self.innodb.get(&(*space, *index)).map(index_name),
-                Key::Relation { database, file } => {
-                    let of = self.databases.get(database).map(String::as_str);
-                    self.relations.get(&(*database, *file)).map(|name| full_name(of, name))
-                }
-                _ => continue,
-            };
-            let told = told.map(|told| shown(&told));
+            let told = self.name_of(&object.key).map(|told| shown(&told));
             let told = told.map(|told| rename.map_or(told.clone(), |rename| renamed(&told, object.kind, rename)));
             match told.is_some_and(|told| told == object.name) {
                 true => agreement.alike += 1,
@@ -173,14 +169,4 @@ impl ServerNames {
 /// The names for a server, if it gave some.
 pub(super) fn of_server<'a>(all: &'a Arc<Vec<ServerNames>>, server: &Server, start_bytes: u64) -> Option<&'a ServerNames> {
     all.iter().find(|names| names.are_of(server, start_bytes))
-}
-
-/// What a dictionary called its own is the same by whoever tells it.
-pub(super) fn complete(names: &mut BTreeMap<(u32, u64), Name>, told: Option<&ServerNames>) {
-    for (key, name) in told.into_iter().flat_map(ServerNames::innodb) {
-        let known = names.get(key).is_some_and(|known| kind_of(known.kind, Engine::Innodb) == ObjectKind::Dictionary);
-        if !known {
-            names.insert(*key, name.clone());
-        }
-    }
 }

@@ -2,12 +2,14 @@
 
 use super::limits::READ_BYTES_MAX;
 use crate::filesystems::{DataFile, Volume};
+use crate::naming::{Catalogue, ROUNDS, Wanted};
+use crate::recognise::pages;
 use std::ops::Range;
 
 const SECTOR_BYTES: u64 = 512;
 
 /// A volume, with what may still be read of it.
-pub(super) struct Source<'a> {
+pub(crate) struct Source<'a> {
     volume: &'a Volume,
     bytes_left: u64,
     /// Whether anything that was wanted could not be had.
@@ -33,7 +35,7 @@ impl<'a> Source<'a> {
 
     /// A part of a file, [`READ_BYTES_MAX`] at most, that begins at a whole sector. Zeroes where
     /// nothing is written; `None` where it cannot be read, or ends before.
-    pub(super) async fn file(&mut self, file: &DataFile, range: Range<u64>) -> Option<Vec<u8>> {
+    pub(crate) async fn file(&mut self, file: &DataFile, range: Range<u64>) -> Option<Vec<u8>> {
         let end = range.end.min(file.bytes).min(range.start.checked_add(READ_BYTES_MAX)?);
         let len = end.checked_sub(range.start).filter(|len| *len > 0 && range.start.is_multiple_of(SECTOR_BYTES))?;
         let whole_end = range.start + len.next_multiple_of(SECTOR_BYTES);
@@ -54,5 +56,32 @@ impl<'a> Source<'a> {
         }
         bytes.truncate(len as usize);
         Some(bytes)
+    }
+    /// Reads what a catalogue wants of files; whether there was a page of their engine.
+    pub(crate) async fn read_names(&mut self, catalogue: &mut dyn Catalogue, files: &[&DataFile]) -> bool {
+        let mut any = false;
+        for round in 0..ROUNDS {
+            for file in files {
+                if let Some(wanted) = catalogue.wants_of(file).filter(|wanted| wanted.round == round) {
+                    any |= self.feed(catalogue, file, &wanted).await;
+                }
+            }
+        }
+        any
+    }
+
+    /// Feeds a part of a file to a catalogue; whether there was a page of its engine.
+    pub(crate) async fn feed(&mut self, catalogue: &mut dyn Catalogue, file: &DataFile, wanted: &Wanted) -> bool {
+        let (mut at, mut any) = (wanted.range.start, false);
+        while at < wanted.range.end {
+            // What cannot be read leaves names out, and nothing else.
+            let Some(bytes) = self.file(file, at..wanted.range.end).await else { break };
+            for (offset, page) in pages(&bytes) {
+                any |= page.engine == file.engine;
+                catalogue.take(&page, &bytes[offset..], wanted.file_start_bytes + at + offset as u64);
+            }
+            at += bytes.len().next_multiple_of(512) as u64;
+        }
+        any
     }
 }

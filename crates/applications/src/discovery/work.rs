@@ -1,7 +1,7 @@
 //! The work from the first read to what was found, and how it is driven.
 
-use super::found::{Application, ApplicationId, Evidence, Found, Key, ObjectKind};
-use super::homes::settle;
+use super::found::{Application, ApplicationId, Evidence, Found, Key};
+use super::homes::{Server, settle};
 use super::limits::{
     BYTES_MAX, JOURNAL_BYTES_FIRST, JOURNAL_BYTES_MAX, JOURNALS_HELD_BYTES_MAX, LOOK_BYTES, LOOKS_MAX, NAMES_BYTES_MAX, SEARCH,
 };
@@ -9,12 +9,10 @@ use super::looks::{look, step_bytes};
 use super::objects::{Draft, Drafts, Numbers, shown};
 use super::regions::{Blind, Placed, regions};
 use super::server_names::{ServerNames, of_server};
-use super::servers::{Server, by_directory};
 use super::source::Source;
-use super::{innodb, mssql, postgres};
 use crate::filesystems::lvm::Runs;
 use crate::filesystems::{DataFile, Journal, Read, Volume};
-use crate::page::Engine;
+use crate::{Engine, ObjectKind};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -161,7 +159,7 @@ async fn discover(volume: Volume, volume_bytes: u64, before: Numbers, journals: 
         let extents: usize = found.files.iter().map(|file| file.extents.len()).sum();
         search.extents -= extents.min(search.extents);
         complete &= found.complete;
-        for server in settle(&mut source, by_directory(found.files)).await {
+        for server in settle(&mut source, found.files).await {
             let told = of_server(&told, &server, start);
             one(&mut source, (start, file_system.uuid()), server, &mut drafts, told).await;
         }
@@ -197,6 +195,15 @@ fn on_the_volume(files: &mut [DataFile], runs: &Runs, mut extents_left: usize) -
     complete
 }
 
+/// Where the findings of a server go.
+pub(crate) struct Findings<'a> {
+    /// The position of its application among the drafts.
+    pub(crate) application: usize,
+    pub(crate) drafts: &'a mut Drafts,
+    /// Names that it gave itself.
+    pub(crate) told: Option<&'a ServerNames>,
+}
+
 /// Finds the objects of a server.
 async fn one(
     source: &mut Source<'_>,
@@ -215,10 +222,8 @@ async fn one(
         version: None,
         evidence: Evidence::default(),
     });
-    match server.engine {
-        Engine::Postgres => postgres::discover(source, server, application, drafts, told).await,
-        Engine::Mssql => mssql::discover(source, server, application, drafts).await,
-        _ => innodb::discover(source, server, application, drafts, told).await,
+    if let Some(dialect) = server.engine.facts().files {
+        dialect.discover(source, server, Findings { application, drafts, told }).await;
     }
 }
 
@@ -240,18 +245,8 @@ fn nameless(region: &Blind, drafts: &mut Drafts) {
             version: None,
             evidence,
         });
-        drafts.put(Draft {
-            application,
-            database: None,
-            kind: ObjectKind::Unknown,
-            name: format!("{} pages, unnamed", engine.title()),
-            key: Key::Kind(ObjectKind::Unknown),
-            within: None,
-            files: Vec::new(),
-            bytes,
-            encrypted: false,
-            evidence,
-            domain: None,
-        });
+        let name = format!("{} pages, unnamed", engine.title());
+        let key = Key::Kind(ObjectKind::Unknown);
+        drafts.put(Draft { bytes, ..Draft::new(application, ObjectKind::Unknown, name, key, evidence) });
     }
 }

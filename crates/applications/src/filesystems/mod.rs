@@ -17,16 +17,15 @@ mod journal;
 pub(crate) mod lvm;
 mod partitions;
 mod pieces;
-mod roles;
 mod volume;
 mod walk;
 pub mod xfs;
 
+use crate::Engine;
 pub use file_system::{FileSystem, Refused};
 pub(crate) use journal::Journal;
 pub use partitions::starts;
 pub(crate) use partitions::starts_of;
-pub use roles::{Fork, Role, instance, role};
 pub use volume::Read;
 pub(crate) use volume::Volume;
 
@@ -74,8 +73,8 @@ pub struct FileExtent {
 pub struct DataFile {
     /// Its path from the root of the file system, without a slash before it.
     pub path: String,
-    /// What it is.
-    pub role: Role,
+    /// The engine that it is of.
+    pub engine: Engine,
     /// Its number in its file system: paths with the same one lead to the same file.
     pub inode: u64,
     /// Its size as the file system says.

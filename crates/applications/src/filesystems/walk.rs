@@ -1,7 +1,8 @@
 //! The walk over a file system's directories, in search of files of databases.
 
 use super::pieces::Pieces;
-use super::{DataFile, FileExtent, Found, Limits, Role, ext4, role, xfs};
+use super::{DataFile, FileExtent, Found, Limits, ext4, xfs};
+use crate::dialects::{self, Claim, claim, is_digits};
 use std::collections::{HashSet, VecDeque};
 
 /// Names of directories below one another that are followed; a path has 4096 bytes.
@@ -13,8 +14,8 @@ const PATHS_BYTES_MAX: usize = 16 << 20;
 const NAMES_BYTES_MAX: usize = 16 << 20;
 const NAME_BYTES: usize = 64;
 
-/// Segments of logs outside of data directories that are taken; of a busy server some hundreds exist.
-const LOGS_ELSEWHERE_MAX: usize = 1024;
+/// Files that are taken of a sort that an archive may have many of: of segments of logs a busy server has some hundreds.
+const CLAIMED_SOME_MAX: usize = 1024;
 
 /// A file or directory in a directory.
 pub(super) struct Entry {
@@ -40,7 +41,7 @@ impl<'a> Names<'a> {
     /// Whether a name is to be held: of a file if its path says that it may be a database's, and of
     /// a directory, or of what is not known yet, in any case.
     pub(super) fn takes(&mut self, name: &str, is_file: bool) -> bool {
-        if is_file && role(&below(self.path, name)).is_none() {
+        if is_file && claim(&below(self.path, name)).is_none() {
             return false;
         }
         let bytes = self.bytes + NAME_BYTES + name.len();
@@ -100,7 +101,7 @@ pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Foun
     let mut found = Found::default();
     let mut seen = HashSet::from([root]);
     let mut waiting = VecDeque::from([(root, String::new(), 0)]);
-    let (mut paths_bytes, mut logs_elsewhere) = (0, 0);
+    let (mut paths_bytes, mut claimed_some) = (0, 0);
     while let Some((number, path, depth)) = waiting.pop_front() {
         paths_bytes -= path.len();
         if found.directories >= limits.directories || tree.pieces().bytes_left == 0 {
@@ -119,22 +120,18 @@ pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Foun
                     let place = if is_likely(&path) { VecDeque::push_front } else { VecDeque::push_back };
                     place(&mut waiting, (entry.inode, path, depth + 1));
                 }
-            } else if let Some(role) = role(&path) {
+            } else if let Some((engine, claim)) = claim(&path) {
                 if found.files.len() >= limits.files || !has_room {
                     tree.pieces().failed = true;
                     break;
                 }
-                // An archive has many thousands of them, which nobody reads: they must not take the
-                // place of others.
-                if role == Role::PostgresWalElsewhere {
-                    logs_elsewhere += 1;
-                    if logs_elsewhere > LOGS_ELSEWHERE_MAX {
-                        continue;
-                    }
+                claimed_some += usize::from(claim == Claim::Some);
+                if claim == Claim::Some && claimed_some > CLAIMED_SOME_MAX {
+                    continue;
                 }
                 if let Some((bytes, extents)) = tree.file(entry.inode).await {
                     paths_bytes += path.len();
-                    found.files.push(DataFile { path, role, inode: entry.inode, bytes, extents });
+                    found.files.push(DataFile { path, engine, inode: entry.inode, bytes, extents });
                 }
             }
         }
@@ -146,8 +143,6 @@ pub(super) async fn walk(mut tree: Tree<'_>, root: u64, limits: &Limits) -> Foun
 
 /// Whether files of databases are often below a directory of that name.
 fn is_likely(path: &str) -> bool {
-    const NAMES: [&str; 10] = ["var", "lib", "mysql", "mariadb", "postgresql", "pgsql", "mssql", "data", "base", "main"];
-    path.rsplit('/')
-        .next()
-        .is_some_and(|name| NAMES.contains(&name) || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())))
+    let is_usual = |name: &str| ["var", "lib"].contains(&name) || dialects::facts().any(|facts| facts.directories.contains(&name));
+    path.rsplit('/').next().is_some_and(|name| is_usual(name) || is_digits(name))
 }

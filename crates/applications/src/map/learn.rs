@@ -17,7 +17,7 @@
 //! were given to the right place of the right file, none to a wrong one.
 
 use super::evidence::{Extent, Map, Outcome};
-use crate::{Native, Page};
+use crate::Page;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use types::ObjectId;
@@ -73,16 +73,12 @@ impl Sighting {
     /// A recognised page at its place; `object` is the file that it names, as far as that is known.
     /// `None` for pages that do not tell their number.
     pub fn of(page: &Page, offset_bytes: u64, object: Option<ObjectId>, written: bool) -> Option<Sighting> {
-        let shape = match page.native {
-            Native::Postgres(identity) => identity.attributes.map_or(0, u32::from),
-            _ => 0,
-        };
         Some(Sighting {
             offset_bytes,
             page_bytes: page.size_bytes,
             stored_bytes: page.stored_bytes,
-            number: page.number()?,
-            owner: object.map_or(Owner::Shape(shape), Owner::Object),
+            number: page.number?,
+            owner: object.map_or(Owner::Shape(page.shape.into()), Owner::Object),
             written,
         })
     }

@@ -17,46 +17,23 @@
 //! Memory is bounded: rows beyond [`ROWS_MAX`] of a kind are left out, and their objects stay
 //! unnamed.
 
-mod file_name;
-mod innodb;
-mod mssql;
-mod postgres;
 mod rows;
-mod sdi;
-mod wanted;
 
-pub(crate) use innodb::split as innodb_name;
-pub(crate) use postgres::{Version as RowVersion, databases as postgres_databases};
+pub(crate) use crate::discovery::ObjectKind;
 pub use rows::ROWS_MAX;
-pub use wanted::Wanted;
+pub(crate) use rows::Rows;
 
-use crate::page::{Certainty, Native, Page};
+use crate::Engine;
+use crate::filesystems::DataFile;
+use crate::page::{Certainty, Page};
+use std::fmt::Debug;
+use std::ops::Range;
 
-/// What a page of an object says that it belongs to, within one instance.
+/// What a page of an object says that it belongs to, within one instance: of InnoDB space id and
+/// index id, of PostgreSQL 0 and `relfilenode` (pages do not carry it; file names do), of SQL Server
+/// 0 and the allocation unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum NativeKey {
-    /// An index of InnoDB: space id, index id.
-    Innodb(u32, u64),
-    /// The file of a PostgreSQL relation: `relfilenode`. Pages do not carry it; file names do.
-    Postgres(u32),
-    /// An allocation unit of SQL Server.
-    Mssql(u64),
-}
-
-/// What an object is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum ObjectKind {
-    /// The rows of a table: a heap, or a clustered index.
-    Table,
-    /// A secondary index.
-    Index,
-    /// Values too long for their rows: TOAST tables, LOB allocation units.
-    Lob,
-    /// A sequence.
-    Sequence,
-    /// A part of the server's own dictionary.
-    Dictionary,
-}
+pub struct NativeKey(pub u32, pub u64);
 
 /// An object and its names, as the server's catalogue has them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,13 +54,79 @@ pub struct Name {
     pub root: Option<u32>,
 }
 
-/// What is known of the names of one instance.
-#[derive(Default, Debug)]
+impl Name {
+    /// In full, within a database that it does not name itself: `shop.orders/PRIMARY`, `shop/public.orders`,
+    /// `shop/public.orders/orders_pkey`, `pg_toast.orders` (the long values of that table).
+    pub(crate) fn full(&self, database: Option<&str>) -> String {
+        let part = |part: Option<&str>, mark: &str| part.map_or_else(String::new, |part| format!("{part}{mark}"));
+        let above = part(database, "/") + &part(self.database.as_deref(), ".") + &part(self.schema.as_deref(), ".");
+        let index = self.index.as_ref().map_or_else(String::new, |index| format!("/{index}"));
+        format!("{above}{}{index}", self.table.as_deref().unwrap_or("?"))
+    }
+}
+
+/// What is wanted of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// How soon: all of a lower number first, as it may make others unneeded.
+    pub round: u8,
+    /// Bytes of the file.
+    pub range: Range<u64>,
+    /// Where the file begins in what it is a part of.
+    pub file_start_bytes: u64,
+}
+
+impl Wanted {
+    /// The first bytes of a file, so many at most.
+    pub(crate) fn first(round: u8, bytes: u64, file: &DataFile) -> Wanted {
+        Wanted { round, range: 0..bytes.min(file.bytes), file_start_bytes: 0 }
+    }
+}
+
+/// Rounds in which a catalogue asks for files.
+pub(crate) const ROUNDS: u8 = 3;
+
+/// The names of one instance of a database, from pages of its own dictionary.
+pub(crate) trait Catalogue: Debug + Send {
+    /// Takes a page in that is known well enough; see [`Dictionary::page`]. `bytes` end with the page, or before where
+    /// the file does.
+    fn page(&mut self, page: &Page, bytes: &[u8], file_offset_bytes: u64) -> bool;
+
+    /// The part of a file of this instance that may hold names, by what is known now. Ask again after each round: what
+    /// was read tells where the next of it lies.
+    fn wants(&self, file: &DataFile) -> Option<Wanted>;
+
+    /// All objects with names.
+    fn names(&self) -> Vec<Name>;
+
+    /// See [`Dictionary::conflicts`].
+    fn conflicts(&self) -> u64;
+}
+
+impl dyn Catalogue + '_ {
+    /// What it wants of a file, as far as the file has it.
+    pub(crate) fn wants_of(&self, file: &DataFile) -> Option<Wanted> {
+        self.wants(file).filter(|wanted| wanted.range.end <= file.bytes && !wanted.range.is_empty())
+    }
+
+    /// Takes a page in, with its bytes and what follows them.
+    pub(crate) fn take(&mut self, page: &Page, bytes: &[u8], file_offset_bytes: u64) -> bool {
+        let bytes = &bytes[..bytes.len().min(page.size_bytes as usize)];
+        page.whole && page.certainty > Certainty::Suspect && self.page(page, bytes, file_offset_bytes)
+    }
+}
+
+/// What is known of the names of one instance, of whatever database.
+#[derive(Debug)]
 pub struct Dictionary {
-    innodb: innodb::Tables,
-    sdi: sdi::Tables,
-    postgres: postgres::Catalogue,
-    mssql: mssql::Catalogue,
+    catalogues: Vec<(Engine, Box<dyn Catalogue>)>,
+}
+
+impl Default for Dictionary {
+    fn default() -> Dictionary {
+        let catalogue = |engine: &Engine| Some((*engine, engine.facts().files?.catalogue()));
+        Dictionary { catalogues: Engine::ALL.iter().filter_map(catalogue).collect() }
+    }
 }
 
 impl Dictionary {
@@ -98,41 +141,27 @@ impl Dictionary {
     /// highest LSN counts, in whatever order they come. Only pages of PostgreSQL need their place,
     /// as others carry their number.
     pub fn page(&mut self, page: &Page, bytes: &[u8], file_offset_bytes: u64) -> bool {
-        let Some(bytes) = bytes.get(..page.size_bytes as usize).filter(|_| page.whole) else {
-            // A file of 512 bytes that is read to its end.
-            return page.native == Native::FilenodeMap && self.postgres.map(bytes);
-        };
-        if page.certainty == Certainty::Suspect {
-            return false;
-        }
-        match page.native {
-            Native::Innodb(identity) => self.innodb.page(&identity, bytes) || self.sdi.page(&identity, bytes),
-            Native::Postgres(identity) => self.postgres.page(&identity, bytes, file_offset_bytes / u64::from(page.size_bytes.max(1))),
-            Native::FilenodeMap => self.postgres.map(bytes),
-            Native::Mssql(identity) => self.mssql.page(&identity, bytes),
-            _ => false,
-        }
+        let own = self.catalogues.iter_mut().find(|(engine, _)| *engine == page.engine);
+        own.is_some_and(|(_, catalogue)| catalogue.take(page, bytes, file_offset_bytes))
     }
 
-    /// The file of a relation of PostgreSQL that a `pg_filenode.map` named.
-    pub(crate) fn postgres_file(&self, oid: u32) -> Option<u32> {
-        self.postgres.mapped_file(oid)
-    }
-
-    /// Names of files of PostgreSQL that their relations had until a change that may not be done.
-    pub(crate) fn postgres_names_before(&self) -> impl Iterator<Item = Name> + '_ {
-        self.postgres.names_before()
+    /// The part of a file of this instance that may hold names, by what is known now; `None` if
+    /// none does.
+    #[must_use]
+    pub fn wants(&self, file: &DataFile) -> Option<Wanted> {
+        let (_, catalogue) = self.catalogues.iter().find(|(engine, _)| *engine == file.engine)?;
+        catalogue.wants_of(file)
     }
 
     /// All objects with names, by engine.
     pub fn names(&self) -> impl Iterator<Item = Name> + '_ {
-        self.innodb.names().chain(self.sdi.names()).chain(self.postgres.names()).chain(self.mssql.names())
+        self.catalogues.iter().flat_map(|(_, catalogue)| catalogue.names())
     }
 
     /// How often one id was found with two names at about the same time: more than a few mean that
     /// pages of two instances were mixed.
     #[must_use]
     pub fn conflicts(&self) -> u64 {
-        self.innodb.conflicts() + self.sdi.conflicts() + self.postgres.conflicts() + self.mssql.conflicts()
+        self.catalogues.iter().map(|(_, catalogue)| catalogue.conflicts()).sum()
     }
 }

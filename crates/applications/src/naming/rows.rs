@@ -19,7 +19,7 @@ struct Row<V> {
 }
 
 #[derive(Debug)]
-pub(super) struct Rows<K, V> {
+pub(crate) struct Rows<K, V> {
     rows: BTreeMap<K, Row<V>>,
     /// The LSN of the newest copy of each page.
     pages: BTreeMap<u64, u64>,
@@ -35,7 +35,7 @@ impl<K, V> Default for Rows<K, V> {
 impl<K: Ord + Copy, V: PartialEq> Rows<K, V> {
     /// Begins a page: forgets what older copies of it said. `false` if a copy at least as new was
     /// read.
-    pub(super) fn begin(&mut self, page: u64, lsn: u64) -> bool {
+    pub(crate) fn begin(&mut self, page: u64, lsn: u64) -> bool {
         let full = self.pages.len() >= PAGES_MAX;
         match self.pages.get_mut(&page) {
             Some(known) if *known >= lsn => return false,
@@ -52,7 +52,7 @@ impl<K: Ord + Copy, V: PartialEq> Rows<K, V> {
     }
 
     /// A row of the page that was begun.
-    pub(super) fn put(&mut self, page: u64, lsn: u64, key: K, value: V) {
+    pub(crate) fn put(&mut self, page: u64, lsn: u64, key: K, value: V) {
         if let Some(known) = self.rows.get_mut(&key) {
             self.conflicts += u64::from(known.page != page && known.value != value);
             if known.lsn <= lsn {
@@ -63,15 +63,15 @@ impl<K: Ord + Copy, V: PartialEq> Rows<K, V> {
         }
     }
 
-    pub(super) fn get(&self, key: K) -> Option<&V> {
+    pub(crate) fn get(&self, key: K) -> Option<&V> {
         self.rows.get(&key).map(|row| &row.value)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.rows.iter().map(|(key, row)| (*key, &row.value))
     }
 
-    pub(super) fn conflicts(&self) -> u64 {
+    pub(crate) fn conflicts(&self) -> u64 {
         self.conflicts
     }
 }

@@ -7,6 +7,7 @@
 //! is given to an origin *for a time*, never for good.
 
 use super::seen::OriginSlot;
+use crate::dialects;
 use types::StreamClass;
 
 /// Rules that a volume can have.
@@ -107,17 +108,12 @@ impl Rules {
 
     /// The programs that are known to make backups and copies, for use after the user's own.
     ///
-    /// Names as the programs give themselves: `mysqldump` and `mariadb-dump` in MySQL's session
-    /// attributes, `pg_dump` and `pg_basebackup` as PostgreSQL's `application_name`, `walsender`
-    /// and `autovacuum worker` as its `backend_type`.
+    /// Each database knows its own, by the names that they give themselves.
     pub fn usual() -> Rules {
-        use StreamClass::{Backup, Maintenance, Replication, Scan};
-        let process = ["mariabackup", "mariadb-backup", "xtrabackup", "restic", "borg"].map(|name| (Subject::Process, name, Backup));
-        let copy = ["cp", "tar", "rsync", "dd"].map(|name| (Subject::Process, name, Scan));
-        let session = ["mysqldump", "mariadb-dump", "mydumper", "pg_dump", "pg_dumpall", "pg_basebackup"]
-            .map(|name| (Subject::Session, name, Backup));
-        let server = [("walsender", Replication), ("autovacuum worker", Maintenance)].map(|(name, class)| (Subject::Session, name, class));
-        let all = process.into_iter().chain(copy).chain(session).chain(server);
+        let of_databases = |subject| dialects::facts().flat_map(|facts| facts.programs).copied().filter(move |one| one.0 == subject);
+        let tools = ["restic", "borg"].map(|name| (Subject::Process, name, StreamClass::Backup));
+        let copies = ["cp", "tar", "rsync", "dd"].map(|name| (Subject::Process, name, StreamClass::Scan));
+        let all = of_databases(Subject::Process).chain(tools).chain(copies).chain(of_databases(Subject::Session));
         Rules { rules: all.map(|(subject, name, class)| Rule { subject, pattern: name.into(), class }).collect() }
     }
 

@@ -4,7 +4,8 @@
 use crate::common::Numbers;
 use crate::common::raw::{Files, Volume, bytes_of, run};
 use applications::filesystems::ext4::{Ext4, Refused};
-use applications::filesystems::{Limits, Role, starts};
+use applications::filesystems::{Limits, starts};
+use applications::{Engine, engine_of_file};
 use std::path::Path;
 
 /// Files as databases have them, and others.
@@ -56,7 +57,7 @@ fn check(volume: &Volume, start: u64, files: &Files) {
     let found = volume.search(start, &Limits::default()).expect("a file system");
     assert!(found.complete);
     let paths: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
-    let mut expected: Vec<&str> = files.keys().map(String::as_str).filter(|path| applications::filesystems::role(path).is_some()).collect();
+    let mut expected: Vec<&str> = files.keys().map(String::as_str).filter(|path| engine_of_file(path).is_some()).collect();
     let mut sorted = paths.clone();
     sorted.sort_unstable();
     expected.sort_unstable();
@@ -123,7 +124,7 @@ fn many_extents_are_found_through_the_levels_of_their_tree() {
     let found = volume.search(0, &Limits::default()).expect("a file system");
     let file = &found.files[0];
     println!("{} extents", file.extents.len());
-    assert!(found.complete && file.role == Role::InnodbTable && file.extents.len() >= 1000, "{} extents", file.extents.len());
+    assert!(found.complete && file.engine == Engine::Innodb && file.extents.len() >= 1000, "{} extents", file.extents.len());
     assert!(bytes_of(&volume, file) == bytes);
     // And the limits hold.
     let limits = Limits { extents: 100, ..Limits::default() };

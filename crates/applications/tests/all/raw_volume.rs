@@ -3,9 +3,9 @@
 
 use crate::common::images::servers;
 use applications::filesystems::ext4::Ext4;
-use applications::filesystems::{DataFile, Limits, instance};
+use applications::filesystems::{DataFile, Limits};
 use applications::naming::{Dictionary, NativeKey};
-use applications::{Native, pages};
+use applications::{Engine, Native, pages};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a file, read off the image by its extents.
@@ -22,6 +22,13 @@ fn bytes_of(image: &[u8], file: &DataFile, range: &std::ops::Range<u64>) -> Vec<
     bytes
 }
 
+/// What the ids of a file mean something in: a server, of PostgreSQL a database, of SQL Server the file.
+fn instance(file: &DataFile) -> &str {
+    let up = |path| str::rsplit_once(path, '/').map_or("", |(above, _)| above);
+    let is_table = file.path.ends_with(".ibd") && !file.path.ends_with("mysql.ibd");
+    if file.engine == Engine::Mssql { &file.path } else { up(if is_table { up(&file.path) } else { &file.path }) }
+}
+
 #[test]
 fn every_table_of_five_servers_is_named_from_the_raw_volume() {
     let Some(image) = servers(|_| {}) else { return };
@@ -33,7 +40,7 @@ fn every_table_of_five_servers_is_named_from_the_raw_volume() {
     let found = file_system.data_files(&mut read, &Limits::default());
     let mut instances: BTreeMap<&str, Vec<&DataFile>> = BTreeMap::new();
     for file in &found.files {
-        instances.entry(instance(&file.path, file.role)).or_default().push(file);
+        instances.entry(instance(file)).or_default().push(file);
     }
     println!("{:?}", instances.keys());
     assert_eq!(instances.len(), 6);
@@ -57,17 +64,19 @@ fn every_table_of_five_servers_is_named_from_the_raw_volume() {
                 match page.native {
                     Native::Innodb(identity) => {
                         if let (Some(space), Some(index)) = (identity.space, identity.index.filter(|index| *index != u64::MAX)) {
-                            keys.insert(NativeKey::Innodb(space, index));
+                            keys.insert(NativeKey(space, index));
                         }
                     }
                     Native::Mssql(identity) if identity.index >= 256 && identity.page_type != 10 => {
-                        keys.insert(NativeKey::Mssql(identity.allocation_unit()));
+                        keys.insert(NativeKey(0, identity.allocation_unit()));
                     }
                     _ => {}
                 }
             }
-            if let applications::filesystems::Role::PostgresRelation { file, .. } = file.role {
-                keys.insert(NativeKey::Postgres(file));
+            // A relation's file is called by its number.
+            let name = file.path.rsplit('/').next().and_then(|name| name.split(['.', '_']).next());
+            if let (Engine::Postgres, Some(file)) = (file.engine, name.and_then(|name| name.parse::<u32>().ok())) {
+                keys.insert(NativeKey(0, file.into()));
             }
         }
         let unnamed: Vec<_> = keys.iter().filter(|key| !names.contains_key(key)).collect();

@@ -21,6 +21,7 @@ fn said(page: &Page, label: &Label) -> (String, String, String, String, String) 
             // The labels have a number where there is no index, too.
             identity.index.map_or(label.index.clone(), |index| index.to_string()),
         ),
+        Native::Plain => panic!("{page:?}"),
         Native::Redo(innodb::redo::Block::Header { .. }) => ("InnoRedoHdr", "0".into(), "-".into(), "0".into(), "-".into()),
         Native::Redo(innodb::redo::Block::Records { .. }) => ("InnoRedo", String::new(), String::new(), String::new(), String::new()),
         Native::Binlog => ("Binlog", "0".into(), "-".into(), "0".into(), "-".into()),

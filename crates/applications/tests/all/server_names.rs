@@ -4,7 +4,6 @@
 use crate::common::images::servers;
 use applications::Engine;
 use applications::discovery::{Discovery, Found, Key, NamedRelation, Object, ObjectKind, ServerNames};
-use applications::naming;
 use std::collections::BTreeMap;
 
 const MARIADB: &str = "var/lib/mysql";
@@ -40,13 +39,7 @@ fn told(found: &Found, instance: &str, rename: impl Fn(&str) -> String) -> Serve
                 let own = of.map_or(object.name.as_str(), |of| &object.name[of.len() + 1..]);
                 let (schema, rest) = own.split_once('.').expect("a schema");
                 let (table, index) = rest.split_once('/').map_or((rest, None), |(table, index)| (table, Some(index)));
-                let kind = match object.kind {
-                    ObjectKind::Index => naming::ObjectKind::Index,
-                    ObjectKind::Toast => naming::ObjectKind::Lob,
-                    ObjectKind::Dictionary => naming::ObjectKind::Dictionary,
-                    _ => naming::ObjectKind::Table,
-                };
-                names.relation(&NamedRelation { database, file, of, schema, table: &rename(table), index, kind });
+                names.relation(&NamedRelation { database, file, of, schema, table: &rename(table), index, kind: object.kind });
             }
             _ => {}
         }
@@ -130,7 +123,7 @@ fn what_lies_elsewhere_is_left_out() {
         schema: "public",
         table: "elsewhere",
         index: None,
-        kind: naming::ObjectKind::Table,
+        kind: ObjectKind::Table,
     };
     relations.relation(&elsewhere);
     let found = run(Discovery::knowing(Some(&complete), with.len() as u64, vec![names, relations]), &with);

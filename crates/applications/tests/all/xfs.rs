@@ -7,8 +7,8 @@ use crate::common::raw::Files;
 use crate::common::xfs::{BYTES, Sparse, discover, files, image, is_within, name};
 use applications::discovery;
 use applications::filesystems::xfs::{Refused, Xfs};
-use applications::filesystems::{Limits, role, starts};
-use applications::pages;
+use applications::filesystems::{Limits, starts};
+use applications::{engine_of_file, pages};
 
 /// The search found all files, and their bytes where it says.
 fn check(volume: &Sparse, start: u64, files: &Files) {
@@ -16,7 +16,7 @@ fn check(volume: &Sparse, start: u64, files: &Files) {
     println!("{} files, {} directories, {} bytes read", found.files.len(), found.directories, found.bytes_read);
     assert!(found.complete);
     let mut sorted: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
-    let mut expected: Vec<&str> = files.keys().map(String::as_str).filter(|path| role(path).is_some()).collect();
+    let mut expected: Vec<&str> = files.keys().map(String::as_str).filter(|path| engine_of_file(path).is_some()).collect();
     sorted.sort_unstable();
     expected.sort_unstable();
     assert_eq!(sorted, expected);

@@ -8,8 +8,9 @@ use crate::common::Numbers;
 use crate::common::xfs::Sparse;
 use crate::machine::Volume;
 use applications::discovery::{self, Discovery};
+use applications::engine_of_file;
 use applications::filesystems::xfs::Xfs;
-use applications::filesystems::{FileExtent, Found, Limits, role};
+use applications::filesystems::{FileExtent, Found, Limits};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -143,7 +144,7 @@ fn files(root: &Path, below: &str, all: &mut Vec<String>) {
         let kind = entry.file_type().expect("its type");
         if kind.is_dir() {
             files(root, &path, all);
-        } else if kind.is_file() && role(&path).is_some() {
+        } else if kind.is_file() && engine_of_file(&path).is_some() {
             all.push(path);
         }
     }

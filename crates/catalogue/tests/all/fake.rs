@@ -1,7 +1,8 @@
 //! Clients that are played by shell scripts: what is asked of them and how, and whatever they may
 //! answer.
 
-use catalogue::{Catalogue, Clients, Engine, Login, Names, Reason, Sessions};
+use applications::Engine;
+use catalogue::{Catalogue, Clients, Login, Names, Reason, Sessions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,7 @@ impl Stage {
     /// What sort of trouble a client makes that answers so to the question for names.
     fn trouble(&self, answer: &str) -> (Reason, String) {
         let clients = self.client(&format!("{HELLO}\n\"select i.space\"*) {answer} ;;"));
-        let trouble = Catalogue::ask(&self.of(Engine::Mysql), &clients).expect_err(answer);
+        let trouble = Catalogue::ask(&self.of(Engine::Innodb), &clients).expect_err(answer);
         (trouble.reason, trouble.problem)
     }
 }
@@ -71,7 +72,7 @@ const HELLO: &str = r#""select hex(version())"*) printf '31302E31312E362D4D61726
 fn a_client_is_called_without_secrets_and_asked_read_only() {
     let stage = Stage::new();
     let names = format!("{HELLO}\n\"select i.space\"*) printf '7\\t11\\t3\\t3\\t{}\\t{}\\n' ;;", hex("shop/a"), hex("PRIMARY"));
-    let catalogue = Catalogue::ask(&stage.of(Engine::Mysql), &stage.client(&names)).expect("names");
+    let catalogue = Catalogue::ask(&stage.of(Engine::Innodb), &stage.client(&names)).expect("names");
     assert_eq!((catalogue.server.product.as_str(), catalogue.server.user.as_str()), ("MariaDB 10.11.6", "user@h"));
     let Names::Innodb(indexes) = &catalogue.names else { panic!("{catalogue:?}") };
     assert_eq!((indexes[0].space, indexes[0].index, indexes[0].root, indexes[0].clustered), (7, 11, 3, true));
@@ -104,7 +105,7 @@ fn sessions_are_asked_through_one_client() {
         row("42", "NULL", &hex("Binlog Dump")),
         row("43", "NULL", &hex("Sleep"))
     ));
-    let mut sessions = Sessions::open(&stage.of(Engine::Mysql), &client).expect("a connection");
+    let mut sessions = Sessions::open(&stage.of(Engine::Innodb), &client).expect("a connection");
     for _ in 0..5 {
         let told: Vec<_> = sessions.ask().expect("sessions").into_iter().map(|one| (one.thread, one.program)).collect();
         assert_eq!(told, [(41, "mysqldump".to_owned()), (42, "Binlog Dump".to_owned()), (43, String::new())]);
@@ -142,14 +143,14 @@ fn an_answer_without_an_end_is_given_up() {
     let (reason, problem) = stage.trouble("yes 'x' | head -c 200000 >&2; exit 1");
     assert!(reason == Reason::Ended && problem.len() < 400, "{problem}");
     let clients = Clients { mysql: Some(stage.path("nothing")), postgres: None };
-    assert_eq!(Catalogue::ask(&stage.of(Engine::Mysql), &clients).expect_err("no program").reason, Reason::NoClient);
+    assert_eq!(Catalogue::ask(&stage.of(Engine::Innodb), &clients).expect_err("no program").reason, Reason::NoClient);
     assert_eq!(Catalogue::ask(&stage.of(Engine::Postgres), &clients).expect_err("no program").reason, Reason::NoClient);
 }
 
 #[test]
 fn a_file_that_was_opened_to_others_since_is_not_used() {
     let stage = Stage::new();
-    let login = stage.of(Engine::Mysql);
+    let login = stage.of(Engine::Innodb);
     mode(&stage.login(), 0o644);
     let trouble = Catalogue::ask(&login, &stage.client(HELLO)).expect_err("refused");
     assert!(trouble.reason == Reason::LoginFile && trouble.remedy.contains("chmod 600"), "{trouble:?}");

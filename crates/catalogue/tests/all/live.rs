@@ -3,7 +3,8 @@
 
 mod servers;
 
-use catalogue::{Catalogue, Clients, Engine, Login, Names, Reason, RelationKind, Sessions, Trouble};
+use applications::Engine;
+use catalogue::{Catalogue, Clients, Login, Names, Reason, RelationKind, Sessions, Trouble};
 use servers::{Mariadb, Postgres};
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ fn a_mariadb_tells_names_and_sessions() {
     );
     // A password with all that is odd in an option file.
     let login = server.login("[client]\nuser = hearth\npassword = \"it's '#;\\\"\"\n");
-    let catalogue = ask(Engine::Mysql, &login).expect("names");
+    let catalogue = ask(Engine::Innodb, &login).expect("names");
     assert!(catalogue.server.product.starts_with("MariaDB 1") && catalogue.server.user == "hearth@localhost", "{:?}", catalogue.server);
     let Names::Innodb(indexes) = &catalogue.names else { panic!("names of InnoDB") };
     let of = |table: &str| -> BTreeSet<(&str, bool)> {
@@ -34,7 +35,7 @@ fn a_mariadb_tells_names_and_sessions() {
     assert!(indexes.iter().filter(|index| index.table.starts_with("shop/")).all(|index| index.space > 0 && index.root >= 3));
 
     let sleeper = server.sleeper();
-    let mut sessions = Sessions::open(&Login::at(Engine::Mysql, &login).expect("a login"), &Clients::installed()).expect("a connection");
+    let mut sessions = Sessions::open(&Login::at(Engine::Innodb, &login).expect("a login"), &Clients::installed()).expect("a connection");
     let found =
         servers::patiently(|| sessions.ask().expect("sessions").into_iter().find(|one| one.user == "root" && one.database == "shop"));
     assert!(["mariadb", "mysql"].contains(&found.program.as_str()), "{found:?}");
@@ -42,12 +43,12 @@ fn a_mariadb_tells_names_and_sessions() {
     drop(sleeper);
     servers::patiently(|| sessions.ask().expect("sessions").iter().all(|one| one.user != "root").then_some(()));
 
-    let less = Login::at(Engine::Mysql, &server.login("[client]\nuser = less\npassword = x\n")).expect("a login");
+    let less = Login::at(Engine::Innodb, &server.login("[client]\nuser = less\npassword = x\n")).expect("a login");
     let mut less = Sessions::open(&less, &Clients::installed()).expect("a connection");
     assert!(!less.server().programs && less.ask().is_ok());
 
     let check = |text: &str, reason: Reason, words: &str| {
-        let trouble = ask(Engine::Mysql, &server.login(text)).expect_err(text);
+        let trouble = ask(Engine::Innodb, &server.login(text)).expect_err(text);
         assert!(trouble.reason == reason && trouble.problem.contains(words), "{trouble:?}");
     };
     check("[client]\nuser = hearth\npassword = wrong\n", Reason::Refused, "Access denied for user 'hearth'");
@@ -57,9 +58,9 @@ fn a_mariadb_tells_names_and_sessions() {
     check("user = hearth\n", Reason::LoginFile, "group");
     // The login may write; what it asks may not.
     let writer = server.login("[client]\nuser = root\n[client-server]\n");
-    assert!(ask(Engine::Mysql, &writer).is_ok());
+    assert!(ask(Engine::Innodb, &writer).is_ok());
 
-    let mut sessions = Sessions::open(&Login::at(Engine::Mysql, &login).expect("a login"), &Clients::installed()).expect("a connection");
+    let mut sessions = Sessions::open(&Login::at(Engine::Innodb, &login).expect("a login"), &Clients::installed()).expect("a connection");
     drop(server);
     let trouble = sessions.ask().expect_err("it has gone");
     assert_eq!(trouble.reason, Reason::Unreachable, "{trouble:?}");

@@ -1,7 +1,7 @@
 //! Pages that do not fit what was found: a file grew, was made, or took the place of another.
 
+use applications::PageKind;
 use applications::discovery::{FORK_BYTES, Found, ObjectKind};
-use applications::{Engine, PageKind};
 use runtime::PageSeen;
 use types::ObjectId;
 
@@ -41,7 +41,7 @@ pub struct Contradictions {
     asked_count: u64,
     /// Looks in a row that explained nothing.
     fruitless: u32,
-    /// Of the last page of PostgreSQL that names another block than its place has: its object, and how far they are apart.
+    /// Of the last page without an object's name that has another number than its place: its object, and how far they are apart.
     apart: Option<(ObjectId, i64)>,
 }
 
@@ -100,14 +100,14 @@ impl Contradictions {
         }
     }
 
-    /// A page of PostgreSQL was seen, which does not say what it is of: whether it fits what was found there.
-    pub fn of_postgres(&mut self, found: &Found, offset_bytes: u64, page: &PageSeen) -> bool {
+    /// A page was seen that does not say what it is of, as those of PostgreSQL: whether it fits what was found there.
+    pub fn of_unnamed(&mut self, found: &Found, offset_bytes: u64, page: &PageSeen) -> bool {
         let Some((id, at_bytes)) = found.at(offset_bytes) else { return false };
         let Some(there) = found.object(id) else { return false };
         if at_bytes >= FORK_BYTES || !matches!(there.kind, ObjectKind::Table | ObjectKind::Index | ObjectKind::Toast) {
             return true;
         }
-        if found.application(there.application).is_none_or(|application| application.engine != Engine::Postgres) {
+        if found.application(there.application).is_none_or(|application| application.engine.facts().pages_name_their_object) {
             return false;
         }
         let kind = page.kind & 0xff;
@@ -129,6 +129,7 @@ impl Contradictions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use applications::Engine;
     use applications::discovery::{Application, ApplicationId, Discovery, Evidence, Key, Object};
     use applications::map::Source;
     use std::ops::Range;
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn pages_of_postgresql_fit_by_their_kind_and_their_numbers() {
         let (mut contradictions, found) = (Contradictions::default(), found(&[]));
-        let mut fits = |offset_bytes, page| contradictions.of_postgres(&found, offset_bytes, &page);
+        let mut fits = |offset_bytes, page| contradictions.of_unnamed(&found, offset_bytes, &page);
         assert!(fits(3 * PAGE, page(PageKind::Table, 3)) && fits(3 * PAGE, page(PageKind::Table, u32::MAX)));
         assert!(fits((1 << 20) + PAGE, page(PageKind::Index, u32::MAX)) && fits(5 * PAGE, page(PageKind::Space, 77)));
         assert!(!fits(5 * PAGE, page(PageKind::Index, u32::MAX)) && !fits(1 << 20, page(PageKind::Table, 0)));

@@ -3,8 +3,8 @@
 use super::contradictions::Contradictions;
 use super::policies;
 use super::shares::Shares;
+use crate::engines::{BLANK_PAGE, engine_of};
 use crate::object_rules::Rule;
-use crate::page_kinds::{BLANK_PAGE, engine_of};
 use applications::discovery::{Found, Object, ObjectKind, Reason};
 use applications::map::Labels;
 use applications::streams::Place;
@@ -44,8 +44,6 @@ const GIVEN_MS: u64 = 60_000;
 const START_BYTES: u64 = 68 << 10;
 /// And so often in a row a look may follow on it at once.
 const HASTY_FOR_STARTS: u32 = 4;
-/// Engines whose files a look finds, wherever a file system can be read.
-const LOOKED_FOR: [Engine; 3] = [Engine::Innodb, Engine::Postgres, Engine::Mssql];
 
 /// How often an object was used since counting began; blocks are estimates from the sample.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -279,8 +277,8 @@ impl Objects {
                 self.contradictions.add(found, offset_bytes, *time_ms);
             }
             let Some(engine) = engine_of(page.kind) else { continue };
-            if engine == Engine::Postgres {
-                if !self.contradictions.of_postgres(found, offset_bytes, &page) && is_looked_for(found, engine, offset_bytes) {
+            if !engine.facts().pages_name_their_object {
+                if !self.contradictions.of_unnamed(found, offset_bytes, &page) && is_looked_for(found, engine, offset_bytes) {
                     self.contradictions.add(found, offset_bytes, *time_ms);
                 }
                 continue;
@@ -492,13 +490,13 @@ fn begins_at(found: &Found, offset_bytes: u64) -> bool {
 
 /// Whether a look would find files of an engine there: not where no file system can be read.
 fn is_looked_for(found: &Found, engine: Engine, offset_bytes: u64) -> bool {
-    LOOKED_FOR.contains(&engine) && !found.blind.iter().any(|blind| blind.bytes.contains(&offset_bytes))
+    engine.has_known_files() && !found.blind.iter().any(|blind| blind.bytes.contains(&offset_bytes))
 }
 
 /// Whether a blank page there may be the new end of a file: PostgreSQL makes files longer by zeroes, long before it writes what belongs there.
 fn is_extended(found: &Found, offset_bytes: u64) -> bool {
-    found.applications.iter().any(|application| application.engine == Engine::Postgres)
-        && is_looked_for(found, Engine::Postgres, offset_bytes)
+    let mut engines = found.applications.iter().map(|application| application.engine).filter(|engine| engine.facts().grows_files_by_zeroes);
+    engines.any(|engine| is_looked_for(found, engine, offset_bytes))
 }
 
 /// Objects that are of no use to a cache: written again and again, and hardly ever read.

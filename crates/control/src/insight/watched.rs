@@ -5,11 +5,10 @@ use super::marks::Marks;
 use super::passed::Passing;
 use super::saved::Saved;
 use super::unix_ms;
-use crate::page_kinds::engine_of;
+use crate::engines::engine_of;
 use analysis::Watch;
 use analysis::watch::{Limits, Seen, Totals};
 use analysis::{Writes, line_hash};
-use applications::Engine;
 use applications::streams::{PageAt, Place, Rules, Streams};
 use engine::tap::{Removed, Sample};
 use runtime::Sight;
@@ -283,8 +282,9 @@ fn is_passing(class: StreamClass) -> bool {
 }
 
 fn page_of(sight: &Sight) -> Option<PageAt> {
-    // A page of a relation of PostgreSQL does not say whose it is: pages of all of them would be one chain.
-    let page = sight.page.filter(|page| page.is_log || engine_of(page.kind).is_some_and(|engine| engine != Engine::Postgres))?;
+    // Of pages that do not say whose they are all would be one chain.
+    let names_object = |kind| engine_of(kind).is_some_and(|engine| engine.facts().pages_name_their_object);
+    let page = sight.page.filter(|page| page.is_log || names_object(page.kind))?;
     let known = |number: u32| (number != u32::MAX).then_some(number);
     Some(PageAt {
         offset_bytes: sight.start_sector * SECTOR_BYTES,

@@ -8,9 +8,9 @@ use super::sessions::SessionSeen;
 use crate::api::{AppConnect, Connected, ConnectionView, Severity};
 use crate::error::ControlError;
 use crate::insight::hidden::hidden;
-use crate::state::{ConnectionRecord, ServerKind};
+use crate::state::ConnectionRecord;
+use applications::ObjectKind;
 use applications::discovery::{Application, ApplicationId, Evidence, Found, NamedRelation, ServerNames};
-use applications::{Engine, naming};
 use catalogue::{Catalogue, Clients, Login, Names, Reason, RelationKind, Server, Trouble};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -251,7 +251,7 @@ fn refused(trouble: &Trouble) -> ControlError {
 
 /// What is kept of a connection.
 pub(super) fn record_of(application: &Application, login: &str) -> Result<ConnectionRecord, ControlError> {
-    if !matches!(application.engine, Engine::Innodb | Engine::Postgres) {
+    if application.engine.facts().server.is_none() {
         return Err(ControlError::Analysis(
             format!("hearth can ask MySQL, MariaDB and PostgreSQL, not {}", application.engine.title()),
             "its names are those that its pages and files tell".into(),
@@ -265,7 +265,7 @@ pub(super) fn record_of(application: &Application, login: &str) -> Result<Connec
     };
     Ok(ConnectionRecord {
         application: application.id.0,
-        server: if application.engine == Engine::Postgres { ServerKind::Postgres } else { ServerKind::Mysql },
+        server: application.engine,
         instance,
         start_bytes: application.start_bytes,
         login: login.into(),
@@ -274,21 +274,14 @@ pub(super) fn record_of(application: &Application, login: &str) -> Result<Connec
 
 /// The login of a record, if its file may still be used.
 pub(super) fn login_of(record: &ConnectionRecord) -> Result<Login, Trouble> {
-    let engine = match record.server {
-        ServerKind::Mysql => catalogue::Engine::Mysql,
-        ServerKind::Postgres => catalogue::Engine::Postgres,
-    };
-    Login::at(engine, Path::new(&record.login))
+    Login::at(record.server, Path::new(&record.login))
 }
 
 /// The application of a record, as far as its names need it.
 fn application_of(record: &ConnectionRecord) -> Application {
     Application {
         id: ApplicationId(record.application),
-        engine: match record.server {
-            ServerKind::Mysql => Engine::Innodb,
-            ServerKind::Postgres => Engine::Postgres,
-        },
+        engine: record.server,
         instance: Some(record.instance.clone()),
         start_bytes: record.start_bytes,
         file_system: [0; 16],
@@ -309,10 +302,10 @@ fn names_of(application: &Application, names: &Names) -> Option<ServerNames> {
         Names::Postgres(relations) => {
             for relation in relations {
                 let kind = match relation.kind {
-                    _ if relation.own => naming::ObjectKind::Dictionary,
-                    RelationKind::Table => naming::ObjectKind::Table,
-                    RelationKind::Index => naming::ObjectKind::Index,
-                    RelationKind::Toast => naming::ObjectKind::Lob,
+                    _ if relation.own => ObjectKind::Dictionary,
+                    RelationKind::Table => ObjectKind::Table,
+                    RelationKind::Index => ObjectKind::Index,
+                    RelationKind::Toast => ObjectKind::Toast,
                 };
                 all.relation(&NamedRelation {
                     database: relation.database,

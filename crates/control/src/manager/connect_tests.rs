@@ -6,7 +6,7 @@ use super::fake::World;
 use crate::api::{Action, Answer, AppConnect, ConnectionView, PoolCreate, VolumeAdd};
 use crate::error::Kind;
 use crate::options::OptionsPatch;
-use crate::state::{ConnectionRecord, ServerKind};
+use crate::state::ConnectionRecord;
 use applications::Engine;
 use applications::discovery::{Application, ApplicationId, Evidence};
 use catalogue::Clients;
@@ -57,7 +57,7 @@ impl Stage {
         stage.manager.set_clients(stage.clients());
         let record = ConnectionRecord {
             application: 5,
-            server: ServerKind::Mysql,
+            server: Engine::Innodb,
             instance: "var/lib/mysql".into(),
             start_bytes: 0,
             login: stage.path("login").display().to_string(),
@@ -200,5 +200,5 @@ fn what_cannot_be_asked_is_refused() {
     assert!(refused(Engine::Mssql, Some("data")).contains("MySQL, MariaDB and PostgreSQL, not SQL Server"));
     assert!(refused(Engine::Innodb, None).contains("outside of any file system"));
     let kept = record_of(&application(Engine::Postgres, Some("15/main")), "/login").expect("it can be asked");
-    assert_eq!((kept.application, kept.server, kept.start_bytes, kept.instance.as_str()), (9, ServerKind::Postgres, 4096, "15/main"));
+    assert_eq!((kept.application, kept.server, kept.start_bytes, kept.instance.as_str()), (9, Engine::Postgres, 4096, "15/main"));
 }

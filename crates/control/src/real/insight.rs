@@ -2,11 +2,11 @@
 
 use super::{Machine, failed, locked};
 use crate::datapath::{Tapped, TappedVolume};
+use crate::engines::{BLANK_PAGE, kind_of};
 use crate::error::ControlError;
-use crate::page_kinds::{BLANK_PAGE, kind_of};
 use crate::state::VolumeRecord;
 use applications::streams::PageAt;
-use applications::{Certainty, Native};
+use applications::{Certainty, PageOwner};
 use engine::api::{Command, Origin, Outcome, Reply, Request, RequestError};
 use engine::treatment::{PolicyMap, PolicyRange};
 use page::PageVec;
@@ -58,7 +58,7 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
     };
     let seen = PageSeen {
         object: 0,
-        page: page.number().unwrap_or(none),
+        page: page.number.unwrap_or(none),
         neighbours: (none, none),
         kind: kind_of(&page),
         level: 0,
@@ -68,7 +68,8 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
     };
     let Some(at) = PageAt::of(&page, 0, None) else {
         // It tells no streams apart, but that a relation lies there.
-        return matches!(page.native, Native::Postgres(_)).then_some(seen);
+        let is_unnamed = page.owner == PageOwner::Unnamed && !page.engine.facts().pages_name_their_object;
+        return is_unnamed.then_some(seen);
     };
     Some(PageSeen {
         object: at.owner,
