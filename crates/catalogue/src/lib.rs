@@ -26,6 +26,6 @@ pub mod trouble;
 
 pub use clients::Clients;
 pub use login::Login;
-pub use names::{Catalogue, Index, Names, Relation, RelationKind, Server};
+pub use names::{Catalogue, Server};
 pub use sessions::{Session, Sessions};
 pub use trouble::{Reason, Trouble};

@@ -6,11 +6,12 @@
 use crate::clients::{self, Client, Clients, SEARCH_PATH};
 use crate::conversation::{Broken, Conversation, Limits};
 use crate::login::Login;
-use crate::names::{Catalogue, Index, Names, Server};
+use crate::names::{Catalogue, Server};
 use crate::rows::{row, rows};
 use crate::sessions::Session;
 use crate::trouble::{Reason, Trouble};
 use applications::Engine;
+use applications::discovery::NameList;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -23,6 +24,8 @@ const SESSIONS_BYTES: usize = 1 << 20;
 /// (`DICT_CLUSTERED`).
 const FULL_TEXT: u32 = 32;
 const CLUSTERED: u32 = 1;
+/// See [`Catalogue::programs_need`].
+const PROGRAMS_NEED: &str = "performance_schema = ON in the server's configuration and SELECT on performance_schema.* for the login";
 
 /// Which server it is: their catalogues differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +98,7 @@ impl Connection {
         answer.map_err(|broken| broken_off(broken, &self.login, bytes))
     }
 
-    fn names(&mut self) -> Result<Vec<Index>, Trouble> {
+    fn names(&mut self) -> Result<NameList, Trouble> {
         let (indexes, tables) = match self.product {
             Product::MariaDb => ("innodb_sys_indexes", "innodb_sys_tables"),
             Product::Mysql => ("innodb_indexes", "innodb_tables"),
@@ -106,17 +109,12 @@ impl Connection {
              where i.type & {FULL_TEXT} = 0;"
         );
         let answer = self.ask(&question, NAMES_BYTES)?;
-        let index = |[space, index, root, kind, table, name]: [crate::rows::Cell<'_>; 6]| {
-            Ok(Index {
-                space: space.number()?,
-                index: index.number()?,
-                root: root.number()?,
-                clustered: kind.number::<u32>()? & CLUSTERED != 0,
-                table: table.text()?,
-                name: name.text()?,
-            })
-        };
-        rows(&answer)?.into_iter().map(index).collect()
+        let mut names = NameList::default();
+        for [space, index, root, kind, table, name] in rows(&answer)? {
+            let is_clustered = kind.number::<u32>()? & CLUSTERED != 0;
+            names.index((space.number()?, index.number()?), is_clustered, &table.text()?, &name.text()?, Some(root.number()?));
+        }
+        Ok(names)
     }
 }
 
@@ -195,8 +193,7 @@ impl Client for Mysql {
 
     fn catalogue(&self, login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
         let (mut connection, server) = Connection::open(login, clients)?;
-        let names = Names::Innodb(connection.names()?);
-        Ok(Catalogue { server, names, left_out: Vec::new() })
+        Ok(Catalogue { server, names: connection.names()?, left_out: Vec::new(), programs_need: PROGRAMS_NEED })
     }
 
     fn connect(&self, login: &Login, clients: &Clients) -> Result<(Box<dyn clients::Connection>, Server), Trouble> {

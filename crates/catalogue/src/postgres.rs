@@ -7,11 +7,12 @@ use crate::clients::{self, Client, Clients, SEARCH_PATH};
 use crate::conversation::{Conversation, Limits};
 use crate::login::Login;
 use crate::mysql::{broken_off, not_run};
-use crate::names::{Catalogue, Names, Relation, RelationKind, Server};
+use crate::names::{Catalogue, Server};
 use crate::rows::{Cell, row, rows};
 use crate::sessions::Session;
 use crate::trouble::{Reason, Trouble};
-use applications::Engine;
+use applications::discovery::{NameList, NamedRelation};
+use applications::{Engine, ObjectKind};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -93,7 +94,7 @@ impl Connection {
     }
 
     /// The relations of a database; the connection is with that one then.
-    fn relations(&mut self, oid: u32, name: &str, bytes: usize) -> Result<(Vec<Relation>, usize), Trouble> {
+    fn relations(&mut self, oid: u32, name: &str, bytes: usize) -> Result<(NameList, usize), Trouble> {
         let argument = argument(name).ok_or_else(|| Trouble::nonsense("the name of a database has control characters"))?;
         let question = format!(
             "\\connect -reuse-previous=on {}\n{SETTINGS} \
@@ -109,25 +110,26 @@ impl Connection {
             own("c.relname"),
         );
         let answer = self.ask(&question, bytes)?;
-        let relation = |[shared, file, number, kind, schema, table, index]: [Cell<'_>; 7]| {
-            let shared = shared.number::<u8>()? == 1;
-            Ok(Relation {
-                database: if shared { 0 } else { oid },
+        let mut names = NameList::default();
+        for [shared, file, number, kind, schema, table, index] in rows(&answer)? {
+            let is_shared = shared.number::<u8>()? == 1;
+            let kind = match kind.word().as_str() {
+                _ if number.number::<u32>()? < OWN_BELOW => ObjectKind::Dictionary,
+                "i" => ObjectKind::Index,
+                "t" => ObjectKind::Toast,
+                _ => ObjectKind::Table,
+            };
+            names.relation(&NamedRelation {
+                database: if is_shared { 0 } else { oid },
                 file: file.number()?,
-                of: (!shared).then(|| name.to_owned()),
-                schema: schema.text()?,
-                table: table.text()?,
-                index: index.optional()?,
-                kind: match kind.word().as_str() {
-                    "i" => RelationKind::Index,
-                    "t" => RelationKind::Toast,
-                    _ => RelationKind::Table,
-                },
-                own: number.number::<u32>()? < OWN_BELOW,
-            })
-        };
-        let relations: Result<Vec<Relation>, Trouble> = rows(&answer)?.into_iter().map(relation).collect();
-        Ok((relations?, answer.len()))
+                of: (!is_shared).then_some(name),
+                schema: &schema.text()?,
+                table: &table.text()?,
+                index: index.optional()?.as_deref(),
+                kind,
+            });
+        }
+        Ok((names, answer.len()))
     }
 }
 
@@ -171,8 +173,7 @@ fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
     let (mut connection, server) = Connection::open(login, clients)?;
     let databases = connection.databases()?;
     drop(connection);
-    let (mut relations, mut left_out, mut room, mut trouble) = (Vec::new(), Vec::new(), NAMES_BYTES, None);
-    let mut shared_known = false;
+    let (mut names, mut left_out, mut room, mut trouble) = (NameList::default(), Vec::new(), NAMES_BYTES, None);
     for (oid, name) in databases {
         // A name that could not be read cannot be written either.
         let can = !name.contains('\u{fffd}') && begun.elapsed() < ALL_TIME;
@@ -181,8 +182,8 @@ fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
         match found {
             Some(Ok((found, bytes))) => {
                 room = room.saturating_sub(bytes);
-                relations.extend(found.into_iter().filter(|relation| relation.database != 0 || !shared_known));
-                shared_known = true;
+                // What databases share is told by each of them.
+                names.complete(found);
             }
             failed => {
                 trouble = trouble.or(failed.and_then(Result::err));
@@ -193,8 +194,8 @@ fn catalogue(login: &Login, clients: &Clients) -> Result<Catalogue, Trouble> {
         }
     }
     match trouble {
-        Some(trouble) if relations.is_empty() => Err(trouble),
-        _ => Ok(Catalogue { server, names: Names::Postgres(relations), left_out }),
+        Some(trouble) if names.is_empty() => Err(trouble),
+        _ => Ok(Catalogue { server, names, left_out, programs_need: "the role pg_monitor for the login" }),
     }
 }
 

@@ -32,7 +32,7 @@ pub use limits::{BYTES_MAX, OBJECTS_MAX};
 pub use looks::Nameless;
 pub(crate) use objects::{Draft, Drafts, in_line};
 pub use regions::{Blind, Reason};
-pub use server_names::{Agreement, NamedRelation, SERVER_NAMES_MAX, ServerNames};
+pub use server_names::{Agreement, NameList, NamedRelation, SERVER_NAMES_MAX, ServerNames};
 pub(crate) use source::Source;
 pub use work::Discovery;
 pub(crate) use work::Findings;

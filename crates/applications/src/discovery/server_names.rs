@@ -15,15 +15,22 @@ use std::sync::Arc;
 /// Names of a server at most: several times what a volume's objects may be.
 pub const SERVER_NAMES_MAX: usize = 1 << 18;
 
+/// Names from the catalogue of a server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NameList {
+    /// By space and index of InnoDB, by database and file of PostgreSQL.
+    names: BTreeMap<(u32, u64), Name>,
+    /// The names of databases of PostgreSQL, by oid.
+    databases: BTreeMap<u32, String>,
+}
+
 /// The names of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerNames {
     engine: Engine,
     instance: String,
     start_bytes: u64,
-    /// See [`ServerNames::all`].
-    names: BTreeMap<(u32, u64), Name>,
-    databases: BTreeMap<u32, String>,
+    list: NameList,
 }
 
 /// A relation of PostgreSQL as its server names it.
@@ -63,24 +70,10 @@ impl Agreement {
     }
 }
 
-impl ServerNames {
-    /// None yet, for an application whose data directory is known; `None` for one that cannot be
-    /// asked.
-    #[must_use]
-    pub fn of(application: &Application) -> Option<ServerNames> {
-        let instance = application.instance.clone().filter(|_| application.engine.facts().server.is_some())?;
-        Some(ServerNames {
-            engine: application.engine,
-            instance,
-            start_bytes: application.start_bytes,
-            names: BTreeMap::new(),
-            databases: BTreeMap::new(),
-        })
-    }
-
-    /// Takes an index of InnoDB in. `table` is as InnoDB writes it (`shop/odd@0020name`), and
-    /// `is_clustered` says whether the rows are in it.
-    pub fn index(&mut self, (space, index): (u32, u64), is_clustered: bool, table: &str, name: &str) {
+impl NameList {
+    /// Takes an index of InnoDB in. `table` is as InnoDB writes it (`shop/odd@0020name`),
+    /// `is_clustered` says whether the rows are in it, `root` is the page of its root.
+    pub fn index(&mut self, (space, index): (u32, u64), is_clustered: bool, table: &str, name: &str, root: Option<u32>) {
         let (database, table) = name_of_table(table);
         let kind = match (&database, is_clustered) {
             (None, _) => ObjectKind::Dictionary,
@@ -88,7 +81,7 @@ impl ServerNames {
             (Some(_), false) => ObjectKind::Index,
         };
         let key = NativeKey(space, index);
-        self.put((space, index), Name { key, database, schema: None, table: Some(table), index: Some(name.to_owned()), kind, root: None });
+        self.put((space, index), Name { key, database, schema: None, table: Some(table), index: Some(name.to_owned()), kind, root });
     }
 
     /// Takes a relation of PostgreSQL in.
@@ -114,31 +107,81 @@ impl ServerNames {
         }
     }
 
-    /// Whether they are of this server of the file system that begins there.
-    pub(super) fn are_of(&self, server: &Server, start_bytes: u64) -> bool {
-        self.engine == server.engine && self.start_bytes == start_bytes && self.instance == shown(&server.instance)
+    /// Takes those of another list in that this one does not have.
+    pub fn complete(&mut self, other: NameList) {
+        for (key, name) in other.names {
+            if !self.names.contains_key(&key) {
+                self.put(key, name);
+            }
+        }
+        self.databases.extend(other.databases);
     }
 
-    /// All names: those of InnoDB by space and index, those of PostgreSQL by database and file.
-    pub(crate) fn all(&self) -> &BTreeMap<(u32, u64), Name> {
-        &self.names
+    /// How many they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len()
     }
 
-    /// The names of databases of PostgreSQL, by oid.
-    pub(crate) fn databases(&self) -> &BTreeMap<u32, String> {
-        &self.databases
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// All of them: those of InnoDB by space and index, those of PostgreSQL by database and file.
+    pub fn iter(&self) -> impl Iterator<Item = ((u32, u64), &Name)> {
+        self.names.iter().map(|(key, name)| (*key, name))
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, space: u32, id: u64) -> Option<&Name> {
+        self.names.get(&(space, id))
+    }
+
+    /// Those of relations of a database of PostgreSQL, by file.
+    pub(crate) fn of_database(&self, oid: u32) -> impl Iterator<Item = (u32, &Name)> {
+        self.names.range((oid, 0)..=(oid, u64::MAX)).map(|((_, file), name)| (*file as u32, name))
+    }
+
+    /// The name of a database of PostgreSQL.
+    #[must_use]
+    pub fn database(&self, oid: u32) -> Option<&str> {
+        self.databases.get(&oid).map(String::as_str)
+    }
+
+    /// Databases of PostgreSQL, by oid.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = (u32, String)> {
+        self.databases.iter().map(|(oid, name)| (*oid, name.clone()))
     }
 
     /// How an object is called; `None` if they have no name for it.
     fn name_of(&self, key: &Key) -> Option<String> {
         match key {
-            Key::Index { space, index } => Some(self.names.get(&(*space, *index))?.full(None)),
-            Key::Relation { database, file } => {
-                let of = self.databases.get(database).map(String::as_str);
-                Some(self.names.get(&(*database, u64::from(*file)))?.full(of))
-            }
+            Key::Index { space, index } => Some(self.get(*space, *index)?.full(None)),
+            Key::Relation { database, file } => Some(self.get(*database, u64::from(*file))?.full(self.database(*database))),
             Key::Space(_) | Key::Unit { .. } | Key::Kind(_) | Key::File(_) => None,
         }
+    }
+}
+
+impl ServerNames {
+    /// Those of the server of an application; `None` for one whose data directory is not known, or that cannot be asked.
+    #[must_use]
+    pub fn of(application: &Application, list: NameList) -> Option<ServerNames> {
+        let instance = application.instance.clone().filter(|_| application.engine.facts().server.is_some())?;
+        Some(ServerNames { engine: application.engine, instance, start_bytes: application.start_bytes, list })
+    }
+
+    /// All of them.
+    pub(crate) fn list(&self) -> &NameList {
+        &self.list
+    }
+
+    /// Whether they are of this server of the file system that begins there.
+    pub(super) fn are_of(&self, server: &Server, start_bytes: u64) -> bool {
+        self.engine == server.engine && self.start_bytes == start_bytes && self.instance == shown(&server.instance)
     }
 
     /// How they fit the objects of an application. Where names of what was found are hidden, `rename`
@@ -155,7 +198,7 @@ impl ServerNames {
             if object.database.as_ref().is_none_or(|database| of_all.contains(database)) {
                 continue;
             }
-            let told = self.name_of(&object.key).map(|told| shown(&told));
+            let told = self.list.name_of(&object.key).map(|told| shown(&told));
             let told = told.map(|told| rename.map_or(told.clone(), |rename| renamed(&told, object.kind, rename)));
             match told.is_some_and(|told| told == object.name) {
                 true => agreement.alike += 1,

@@ -3,7 +3,7 @@
 
 use crate::common::images::servers;
 use applications::Engine;
-use applications::discovery::{Discovery, Found, Key, NamedRelation, Object, ObjectKind, ServerNames};
+use applications::discovery::{Discovery, Found, Key, NameList, NamedRelation, Object, ObjectKind, ServerNames};
 use std::collections::BTreeMap;
 
 const MARIADB: &str = "var/lib/mysql";
@@ -22,17 +22,17 @@ fn objects<'a>(found: &'a Found, instance: &str) -> impl Iterator<Item = &'a Obj
     found.objects.iter().filter(move |object| object.application == id)
 }
 
-/// What a server with the objects of a discovery would tell; `rename` may change names.
-fn told(found: &Found, instance: &str, rename: impl Fn(&str) -> String) -> ServerNames {
+/// What a server with the objects of a discovery would tell, and some names more; `rename` may change names.
+fn told_with(found: &Found, instance: &str, more: NameList, rename: impl Fn(&str) -> String) -> ServerNames {
     let application = found.applications.iter().find(|one| one.instance.as_deref() == Some(instance)).expect("an application");
-    let mut names = ServerNames::of(application).expect("one that can be asked");
+    let mut names = more;
     for object in objects(found, instance).filter(|object| object.evidence.catalogue) {
         match object.key {
             Key::Index { space, index } => {
                 let (table, index_name) = object.name.split_once('/').expect("a table and an index");
                 let (database, table) = table.split_once('.').map_or((None, table), |(database, table)| (Some(database), table));
                 let table = database.map_or_else(|| table.to_owned(), |database| format!("{database}/{}", rename(table)));
-                names.index((space, index), object.kind == ObjectKind::Table, &table, index_name);
+                names.index((space, index), object.kind == ObjectKind::Table, &table, index_name, None);
             }
             Key::Relation { database, file } => {
                 let of = object.database.as_deref();
@@ -44,7 +44,11 @@ fn told(found: &Found, instance: &str, rename: impl Fn(&str) -> String) -> Serve
             _ => {}
         }
     }
-    names
+    ServerNames::of(application, names).expect("one that can be asked")
+}
+
+fn told(found: &Found, instance: &str, rename: impl Fn(&str) -> String) -> ServerNames {
+    told_with(found, instance, NameList::default(), rename)
 }
 
 /// What matters of objects, by key.
@@ -113,9 +117,8 @@ fn the_server_is_right_where_the_volume_says_something_else() {
 fn what_lies_elsewhere_is_left_out() {
     let Some((with, _)) = with_and_without() else { return };
     let complete = run(Discovery::new(with.len() as u64), &with);
-    let mut names = told(&complete, MARIADB, str::to_owned);
-    names.index((4_000_000, 9), true, "shop/elsewhere", "PRIMARY");
-    let mut relations = told(&complete, POSTGRES, str::to_owned);
+    let (mut indexes, mut relations) = (NameList::default(), NameList::default());
+    indexes.index((4_000_000, 9), true, "shop/elsewhere", "PRIMARY", None);
     let elsewhere = NamedRelation {
         database: 7,
         file: 8,
@@ -126,7 +129,8 @@ fn what_lies_elsewhere_is_left_out() {
         kind: ObjectKind::Table,
     };
     relations.relation(&elsewhere);
-    let found = run(Discovery::knowing(Some(&complete), with.len() as u64, vec![names, relations]), &with);
+    let names = vec![told_with(&complete, MARIADB, indexes, str::to_owned), told_with(&complete, POSTGRES, relations, str::to_owned)];
+    let found = run(Discovery::knowing(Some(&complete), with.len() as u64, names), &with);
     assert_eq!(found.objects, complete.objects);
     assert_eq!(found.databases, complete.databases);
 }
@@ -144,12 +148,13 @@ fn another_server_is_known_by_its_names() {
             assert!(same.alike > 3 && same.unlike == 0 && !same.is_another_server(), "{instance} {same:?}");
             let other = told(&self::found(&with), instance, |name| format!("{name}2")).agreement(found, application, rename);
             assert!(other.alike == 0 && other.is_another_server(), "{instance} {other:?}");
-            let empty = ServerNames::of(application).expect("one that can be asked").agreement(found, application, rename);
+            let empty =
+                ServerNames::of(application, NameList::default()).expect("one that can be asked").agreement(found, application, rename);
             assert!(empty.is_another_server(), "{instance} {empty:?}");
         }
     }
     let mssql = found.applications.iter().find(|one| one.engine == Engine::Mssql).expect("a SQL Server");
-    assert_eq!(ServerNames::of(mssql), None);
+    assert_eq!(ServerNames::of(mssql, NameList::default()), None);
 }
 
 fn found(image: &[u8]) -> Found {

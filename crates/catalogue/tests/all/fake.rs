@@ -1,8 +1,8 @@
 //! Clients that are played by shell scripts: what is asked of them and how, and whatever they may
 //! answer.
 
-use applications::Engine;
-use catalogue::{Catalogue, Clients, Login, Names, Reason, Sessions};
+use applications::{Engine, ObjectKind};
+use catalogue::{Catalogue, Clients, Login, Reason, Sessions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -74,9 +74,9 @@ fn a_client_is_called_without_secrets_and_asked_read_only() {
     let names = format!("{HELLO}\n\"select i.space\"*) printf '7\\t11\\t3\\t3\\t{}\\t{}\\n' ;;", hex("shop/a"), hex("PRIMARY"));
     let catalogue = Catalogue::ask(&stage.of(Engine::Innodb), &stage.client(&names)).expect("names");
     assert_eq!((catalogue.server.product.as_str(), catalogue.server.user.as_str()), ("MariaDB 10.11.6", "user@h"));
-    let Names::Innodb(indexes) = &catalogue.names else { panic!("{catalogue:?}") };
-    assert_eq!((indexes[0].space, indexes[0].index, indexes[0].root, indexes[0].clustered), (7, 11, 3, true));
-    assert_eq!((indexes[0].table.as_str(), indexes[0].name.as_str()), ("shop/a", "PRIMARY"));
+    let name = catalogue.names.get(7, 11).expect("an index");
+    assert_eq!((name.database.as_deref(), name.table.as_deref(), name.index.as_deref()), (Some("shop"), Some("a"), Some("PRIMARY")));
+    assert_eq!((name.kind, name.root, catalogue.names.len()), (ObjectKind::Table, Some(3), 1));
     let words = stage.file("words");
     let file = std::fs::canonicalize(stage.login()).expect("its path");
     assert!(words.contains(&format!("client --defaults-file={} --batch", file.display())), "{words}");

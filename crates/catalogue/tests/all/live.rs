@@ -3,8 +3,8 @@
 
 mod servers;
 
-use applications::Engine;
-use catalogue::{Catalogue, Clients, Login, Names, Reason, RelationKind, Sessions, Trouble};
+use applications::{Engine, ObjectKind};
+use catalogue::{Catalogue, Clients, Login, Reason, Sessions, Trouble};
 use servers::{Mariadb, Postgres};
 use std::collections::BTreeSet;
 
@@ -25,14 +25,15 @@ fn a_mariadb_tells_names_and_sessions() {
     let login = server.login("[client]\nuser = hearth\npassword = \"it's '#;\\\"\"\n");
     let catalogue = ask(Engine::Innodb, &login).expect("names");
     assert!(catalogue.server.product.starts_with("MariaDB 1") && catalogue.server.user == "hearth@localhost", "{:?}", catalogue.server);
-    let Names::Innodb(indexes) = &catalogue.names else { panic!("names of InnoDB") };
+    let own: Vec<_> = catalogue.names.iter().filter(|(_, name)| name.database.as_deref() == Some("shop")).collect();
     let of = |table: &str| -> BTreeSet<(&str, bool)> {
-        indexes.iter().filter(|index| index.table == table).map(|index| (index.name.as_str(), index.clustered)).collect()
+        let of_table = own.iter().filter(|(_, name)| name.table.as_deref() == Some(table));
+        of_table.map(|(_, name)| (name.index.as_deref().unwrap_or_default(), name.kind == ObjectKind::Table)).collect()
     };
     // A full-text index has tables of its own, and one over the hidden column that it needs.
-    assert_eq!(of("shop/orders"), BTreeSet::from([("FTS_DOC_ID_INDEX", false), ("PRIMARY", true), ("by_k", false)]));
-    assert_eq!(of("shop/odd@0020name@002d1"), BTreeSet::from([("GEN_CLUST_INDEX", true)]));
-    assert!(indexes.iter().filter(|index| index.table.starts_with("shop/")).all(|index| index.space > 0 && index.root >= 3));
+    assert_eq!(of("orders"), BTreeSet::from([("FTS_DOC_ID_INDEX", false), ("PRIMARY", true), ("by_k", false)]));
+    assert_eq!(of("odd name-1"), BTreeSet::from([("GEN_CLUST_INDEX", true)]));
+    assert!(own.iter().all(|((space, _), name)| *space > 0 && name.root >= Some(3)));
 
     let sleeper = server.sleeper();
     let mut sessions = Sessions::open(&Login::at(Engine::Innodb, &login).expect("a login"), &Clients::installed()).expect("a connection");
@@ -86,23 +87,23 @@ fn a_postgresql_tells_names_and_sessions() {
     let catalogue = ask(Engine::Postgres, &login).expect("names");
     assert!(catalogue.server.product.starts_with("PostgreSQL ") && catalogue.server.user == "hearth", "{:?}", catalogue.server);
     assert!(catalogue.server.programs && catalogue.left_out == ["shut"], "{catalogue:?}");
-    let Names::Postgres(relations) = &catalogue.names else { panic!("names of PostgreSQL") };
-    let find = |table: &str, index: Option<&str>, kind: RelationKind| {
-        let mut found =
-            relations.iter().filter(|one| (one.table.as_str(), one.index.as_deref(), one.kind) == (table, index, kind) && !one.own);
-        let one = found.next().unwrap_or_else(|| panic!("{table} {index:?}"));
-        assert!(found.next().is_none() && one.of.as_deref() == Some(odd), "{one:?}");
-        one
+    let find = |table: &str, index: Option<&str>, kind: ObjectKind| {
+        let is_it =
+            |name: &applications::naming::Name| (name.table.as_deref(), name.index.as_deref(), name.kind) == (Some(table), index, kind);
+        let mut found = catalogue.names.iter().filter(|(_, name)| is_it(name));
+        let ((database, file), name) = found.next().unwrap_or_else(|| panic!("{table} {index:?}"));
+        assert!(found.next().is_none() && catalogue.names.database(database) == Some(odd), "{name:?}");
+        (database, file, name.schema.clone().unwrap_or_default())
     };
-    let orders = find("orders", None, RelationKind::Table);
+    let orders = find("orders", None, ObjectKind::Table);
     let told = server.ask(odd, "select pg_relation_filenode('orders'), (select oid from pg_database where datname = current_database())");
-    assert_eq!(told.trim(), format!("{}\t{}", orders.file, orders.database));
-    assert_eq!(find("orders", Some("orders_pkey"), RelationKind::Index).schema, "public");
-    assert_eq!(find("orders", None, RelationKind::Toast).schema, "pg_toast");
-    assert_eq!(find("Größe", None, RelationKind::Table).schema, "other");
-    let shared = relations.iter().filter(|one| one.database == 0 && one.index.is_none() && one.kind == RelationKind::Table);
-    let shared: Vec<_> = shared.filter(|one| one.table == "pg_database").collect();
-    assert!(shared.len() == 1 && shared[0].own && shared[0].of.is_none() && shared[0].file == 1262, "{shared:?}");
+    assert_eq!(told.trim(), format!("{}\t{}", orders.1, orders.0));
+    assert_eq!(find("orders", Some("orders_pkey"), ObjectKind::Index).2, "public");
+    assert_eq!(find("orders", None, ObjectKind::Toast).2, "pg_toast");
+    assert_eq!(find("Größe", None, ObjectKind::Table).2, "other");
+    let of_all: Vec<_> =
+        catalogue.names.iter().filter(|(_, name)| name.table.as_deref() == Some("pg_database") && name.index.is_none()).collect();
+    assert!(matches!(of_all[..], [((0, 1262), name)] if name.kind == ObjectKind::Dictionary), "{of_all:?}");
 
     let sleeper = server.sleeper();
     let open = |file: &std::path::Path| Sessions::open(&Login::at(Engine::Postgres, file).expect("a login"), &Clients::installed());

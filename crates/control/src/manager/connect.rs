@@ -9,9 +9,8 @@ use crate::api::{AppConnect, Connected, ConnectionView, Severity};
 use crate::error::ControlError;
 use crate::insight::hidden::hidden;
 use crate::state::ConnectionRecord;
-use applications::ObjectKind;
-use applications::discovery::{Application, ApplicationId, Evidence, Found, NamedRelation, ServerNames};
-use catalogue::{Catalogue, Clients, Login, Names, Reason, RelationKind, Server, Trouble};
+use applications::discovery::{Application, ApplicationId, Evidence, Found, ServerNames};
+use catalogue::{Catalogue, Clients, Login, Reason, Server, Trouble};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
@@ -70,7 +69,7 @@ impl Manager {
         let record = record_of(&place.application, &ask.login)?;
         let login = login_of(&record).map_err(|trouble| refused(&trouble))?;
         let told = Catalogue::ask(&login, &self.clients()).map_err(|trouble| refused(&trouble))?;
-        let names = names_of(&place.application, &told.names);
+        let names = ServerNames::of(&place.application, told.names.clone());
         if names.as_ref().is_some_and(|names| self.is_another_server(names, &place.found, &place.application)) {
             return Err(refused(&another(&told.server.product, &record.instance)));
         }
@@ -131,15 +130,15 @@ impl Manager {
             let application = application_of(&record);
             let asked = asked.and_then(|told| {
                 let known = found.as_ref().filter(|found| found.application(application.id).is_some());
-                let names = names_of(&application, &told.names);
-                let is_another = names.zip(known).is_some_and(|(names, found)| self.is_another_server(&names, found, &application));
-                if is_another { Err(another(&told.server.product, &record.instance)) } else { Ok(told) }
+                let names = ServerNames::of(&application, told.names);
+                let is_another = names.as_ref().zip(known).is_some_and(|(names, found)| self.is_another_server(names, found, &application));
+                if is_another { Err(another(&told.server.product, &record.instance)) } else { Ok((told.server, names)) }
             });
             let of = (volume.to_owned(), record.application);
             let (server, trouble) = match asked {
-                Ok(told) => {
-                    all.extend(names_of(&application, &told.names));
-                    (Some(told.server), None)
+                Ok((server, names)) => {
+                    all.extend(names);
+                    (Some(server), None)
                 }
                 Err(trouble) => (None, Some(trouble)),
             };
@@ -290,48 +289,13 @@ fn application_of(record: &ConnectionRecord) -> Application {
     }
 }
 
-/// The names of a server in the words of discoveries.
-fn names_of(application: &Application, names: &Names) -> Option<ServerNames> {
-    let mut all = ServerNames::of(application)?;
-    match names {
-        Names::Innodb(indexes) => {
-            for index in indexes {
-                all.index((index.space, index.index), index.clustered, &index.table, &index.name);
-            }
-        }
-        Names::Postgres(relations) => {
-            for relation in relations {
-                let kind = match relation.kind {
-                    _ if relation.own => ObjectKind::Dictionary,
-                    RelationKind::Table => ObjectKind::Table,
-                    RelationKind::Index => ObjectKind::Index,
-                    RelationKind::Toast => ObjectKind::Toast,
-                };
-                all.relation(&NamedRelation {
-                    database: relation.database,
-                    file: relation.file,
-                    of: relation.of.as_deref(),
-                    schema: &relation.schema,
-                    table: &relation.table,
-                    index: relation.index.as_deref(),
-                    kind,
-                });
-            }
-        }
-    }
-    Some(all)
-}
-
 fn connected(told: &Catalogue, job: Option<crate::api::JobView>) -> Connected {
     let mut sentences = Vec::new();
     if !told.left_out.is_empty() {
         sentences.push(format!("Not asked, as they do not let this login in: {}.", told.left_out.join(", ")));
     }
     if !told.server.programs {
-        let how = match told.names {
-            Names::Innodb(_) => "performance_schema = ON in the server's configuration and SELECT on performance_schema.* for the login",
-            Names::Postgres(_) => "the role pg_monitor for the login",
-        };
+        let how = told.programs_need;
         sentences.push(format!("Sessions are seen without their programs, so that no backup is known by its name: that needs {how}."));
     }
     Connected {

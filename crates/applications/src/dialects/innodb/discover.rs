@@ -155,9 +155,9 @@ async fn names(source: &mut Source<'_>, system: &[DataFile], spaces: &[Space], e
 /// Completes what a dictionary on the volume says by what the server says. What a dictionary calls its own is the same
 /// by whoever tells it.
 fn complete(names: &mut BTreeMap<(u32, u64), Name>, told: Option<&ServerNames>) {
-    for (key, name) in told.into_iter().flat_map(ServerNames::all) {
-        if !names.get(key).is_some_and(|known| known.kind == ObjectKind::Dictionary) {
-            names.insert(*key, name.clone());
+    for (key, name) in told.into_iter().flat_map(|told| told.list().iter()) {
+        if !names.get(&key).is_some_and(|known| known.kind == ObjectKind::Dictionary) {
+            names.insert(key, name.clone());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::catalogue::{self, Relations as Catalogue, SEGMENT_BYTES, Version};
 use super::files::{FileRole, Fork};
-use crate::discovery::{Draft, Drafts, Evidence, Findings, Key, ObjectKind, Server, ServerNames, Source};
+use crate::discovery::{Draft, Drafts, Evidence, Findings, Key, ObjectKind, Server, Source};
 use crate::filesystems::DataFile;
 use crate::naming::{Catalogue as _, Name, Wanted};
 use crate::page::Native;
@@ -66,10 +66,10 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, findings: 
         version = Some(format!("PostgreSQL {told}"));
     }
     let mut databases = databases(source, &relations, &maps).await;
-    databases.extend(told.into_iter().flat_map(ServerNames::databases).map(|(oid, name)| (*oid, name.clone())));
+    databases.extend(told.into_iter().flat_map(|told| told.list().databases()));
     let told_of = |database| {
-        let of_database = told.into_iter().flat_map(move |told| told.all().range((database, 0)..=(database, u64::MAX)));
-        of_database.map(|((_, file), name)| (*file as u32, name.clone()))
+        let of_database = told.into_iter().flat_map(move |told| told.list().of_database(database));
+        of_database.map(|(file, name)| (file, name.clone()))
     };
     let mut numbers: Vec<u32> = relations.keys().map(|(database, _)| *database).filter(|database| *database != 0).collect();
     numbers.dedup();
