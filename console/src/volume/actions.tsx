@@ -199,7 +199,7 @@ function Grow({ volume, onClose }: Props) {
       <Meaning
         sentences={[
           `${volume.backing} has ${bytes(volume.backing_size_bytes ?? volume.size_bytes)} now: the volume is served with that size, and no more with ${bytes(volume.size_bytes)}.`,
-          "Its block device follows at once, while clients continue. NBD clients see the new size when they connect anew. Grow the file system on it then.",
+          "Its block device follows at once, while clients continue. NBD clients see the new size when they connect again. Grow the file system on it then.",
           "A volume never shrinks again.",
         ]}
       />

@@ -44,7 +44,7 @@ pub struct Way {
 const DEVICE: Way =
     Way { word: "", takes: Takes::Nothing, is_device: true, has_tls: false, usage: "", title: "Block device", creates: "", growth: None };
 
-const NBD_GROWTH: &str = "NBD clients see it when they connect anew";
+const NBD_GROWTH: &str = "NBD clients see it when they connect again";
 
 /// A block device by the best way that this machine has.
 pub static BLOCK: Way = Way {

@@ -152,17 +152,11 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
     let directory = OwnDirectory::make(&parent, &uuid)?;
     let (notices, _) = std::sync::mpsc::channel();
     let machine = Machine::start(MachineOptions {
-        reactors: None,
         real_time: true,
-        // A disk keeps nobody awake.
-        cpu_latency: false,
         export_directory: directory.path.clone(),
-        certificates: directory.path.join("pki"),
-        stable_names: false,
-        // A model that is killed shows a disk that dies.
-        keeper: None,
+        // No keeper: a model that is killed shows a disk that dies.
         exporters: exporters::all,
-        notices,
+        ..MachineOptions::private(&directory.path, notices)
     })?;
     let facts = machine.examine_backing(&backing).map_err(|error| match error {
         ControlError::Unknown { .. } => {

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::prng::Prng;
 use crate::tape::{Scenes, Tape};
@@ -72,7 +73,7 @@ pub struct Step {
 pub struct Record {
     /// Its steps, in order.
     pub steps: RefCell<Vec<Step>>,
-    scenes: [Rc<RefCell<Scenes>>; 3],
+    scenes: [Arc<Mutex<Scenes>>; 3],
 }
 
 /// What is played: steps of a record, and sectors of requests that are shorter than they were.
@@ -80,7 +81,7 @@ pub struct Record {
 pub struct Script {
     steps: BTreeMap<Choice, (u64, u32)>,
     kept: BTreeMap<Choice, Option<u32>>,
-    scenes: [Rc<Scenes>; 3],
+    scenes: [Arc<Scenes>; 3],
 }
 
 /// How a run goes.
@@ -101,7 +102,7 @@ impl Record {
     /// Plays of this record; none of the steps are kept yet.
     pub fn script(&self) -> Script {
         let steps = self.steps.borrow().iter().map(|step| (step.choice, (step.at_ns, step.place))).collect();
-        let scenes = [0, 1, 2].map(|index| Rc::new(self.scenes[index].borrow().clone()));
+        let scenes = [0, 1, 2].map(|index| Arc::new(self.scenes[index].lock().unwrap_or_else(PoisonError::into_inner).clone()));
         Script { steps, kept: BTreeMap::new(), scenes }
     }
 }

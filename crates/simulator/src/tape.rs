@@ -4,10 +4,9 @@
 //! second crash". A generator with a tape that records notes what it gives in each scene. One with a tape that plays gives the same again,
 //! and in a scene that never was, or that goes on for longer, what follows from the scene's name.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What was given, by scene.
 pub type Scenes = HashMap<u64, Vec<u64>>;
@@ -22,19 +21,19 @@ pub struct Tape {
 
 #[derive(Clone, Debug)]
 enum Mode {
-    Record(Rc<RefCell<Scenes>>),
+    Record(Arc<Mutex<Scenes>>),
     /// How much of the scene was given, and what goes on behind its end.
-    Play(Rc<Scenes>, usize, u64),
+    Play(Arc<Scenes>, usize, u64),
 }
 
 impl Tape {
     /// Notes what is given.
-    pub fn recording(scenes: Rc<RefCell<Scenes>>) -> Tape {
+    pub fn recording(scenes: Arc<Mutex<Scenes>>) -> Tape {
         Tape { seen: HashMap::new(), scene: 0, mode: Mode::Record(scenes) }
     }
 
     /// Gives what was noted.
-    pub fn playing(scenes: Rc<Scenes>) -> Tape {
+    pub fn playing(scenes: Arc<Scenes>) -> Tape {
         Tape { seen: HashMap::new(), scene: 0, mode: Mode::Play(scenes, 0, 0) }
     }
 
@@ -61,7 +60,7 @@ impl Tape {
     /// Notes what was given.
     pub fn note(&mut self, bits: u64) {
         if let Mode::Record(scenes) = &self.mode {
-            scenes.borrow_mut().entry(self.scene).or_default().push(bits);
+            scenes.lock().unwrap_or_else(PoisonError::into_inner).entry(self.scene).or_default().push(bits);
         }
     }
 }
@@ -80,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_scene_gives_the_same_when_others_are_left_out() {
-        let scenes = Rc::new(RefCell::new(Scenes::new()));
+        let scenes = Arc::new(Mutex::new(Scenes::new()));
         let mut prng = Prng::new(1);
         prng.tape(Tape::recording(scenes.clone()));
         let draw = |prng: &mut Prng, name: &str| {
@@ -89,7 +88,7 @@ mod tests {
         };
         let drawn = ["write", "crash", "write"].map(|name| draw(&mut prng, name));
         let mut again = Prng::new(2);
-        again.tape(Tape::playing(Rc::new(scenes.take())));
+        again.tape(Tape::playing(Arc::new(scenes.lock().expect("nothing panicked").clone())));
         assert_eq!([draw(&mut again, "write"), draw(&mut again, "write")], [drawn[0], drawn[2]]);
         let unknown = draw(&mut again, "write");
         assert_ne!(unknown, drawn[1]);

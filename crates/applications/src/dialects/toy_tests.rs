@@ -1,4 +1,4 @@
-//! A database that is one file and one line is recognised, found on a volume, named, and its streams are told apart.
+//! A database that is one file and one line is recognised, found on a volume and named, and its streams are seen.
 
 use super::*;
 use crate::discovery::{Discovery, Found, Object};

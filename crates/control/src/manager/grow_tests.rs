@@ -113,7 +113,7 @@ fn a_block_device_that_keeps_its_size_is_in_the_answer_until_it_is_mended() {
     for (again, expected) in [(false, "its size is 2 GiB now (it was 1 GiB)"), (true, "its size is 2 GiB, as that of its backing device")] {
         let told = grow(&manager).expect("the volume has grown");
         assert!(told.starts_with(expected), "{again}: {told}");
-        assert!(told.contains("the block device keeps its size") && told.contains("NBD clients see it when they connect anew"), "{told}");
+        assert!(told.contains("the block device keeps its size") && told.contains("NBD clients see it when they connect again"), "{told}");
         assert!(!told.contains("have it"), "{told}");
     }
     world.inside().mapped.clear();

@@ -99,6 +99,23 @@ pub struct MachineOptions {
     pub notices: Sender<Notice>,
 }
 
+impl MachineOptions {
+    /// A data path that serves nobody outside of this process and leaves nothing: its files lie in `directory`.
+    pub fn private(directory: &std::path::Path, notices: Sender<Notice>) -> MachineOptions {
+        MachineOptions {
+            reactors: None,
+            real_time: false,
+            cpu_latency: false,
+            export_directory: directory.join("exports"),
+            certificates: directory.join("pki"),
+            stable_names: false,
+            keeper: None,
+            exporters: Exporters::none,
+            notices,
+        }
+    }
+}
+
 /// The real data path.
 pub struct Machine {
     runtime: Arc<Runtime>,

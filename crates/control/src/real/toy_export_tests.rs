@@ -174,17 +174,11 @@ fn machine(place: &std::path::Path) -> Option<(Machine, VolumeRecord)> {
     let (notices, _) = channel();
     let options = MachineOptions {
         reactors: Some(1),
-        real_time: false,
-        cpu_latency: false,
-        export_directory: place.join("exports"),
-        certificates: place.join("pki"),
-        stable_names: false,
-        keeper: None,
         exporters: |site| {
             let blocks = BlocksExporter { site: site.clone(), served: Mutex::default() };
             Exporters::new(site.clone(), Vec::new(), vec![Arc::new(blocks)])
         },
-        notices,
+        ..MachineOptions::private(place, notices)
     };
     let machine = Machine::start(options).map_err(|error| println!("skipped: {error}")).ok()?;
     let mut volume = samples::volume("v", &mut samples::pool("p"));

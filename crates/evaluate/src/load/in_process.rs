@@ -65,18 +65,7 @@ impl InProcess {
     /// If the devices cannot be had.
     pub fn open(scratch: &Path, backing: &Backing, cache: Option<&Cache>) -> Result<InProcess, Trouble> {
         let (sender, notices) = channel();
-        let options = MachineOptions {
-            reactors: None,
-            real_time: false,
-            cpu_latency: false,
-            export_directory: scratch.join("exports"),
-            certificates: scratch.join("pki"),
-            stable_names: false,
-            keeper: None,
-            exporters: export::Exporters::none,
-            notices: sender,
-        };
-        let machine = Machine::start(options).map_err(told)?;
+        let machine = Machine::start(MachineOptions::private(scratch, sender)).map_err(told)?;
         let size_bytes = machine.examine_backing(&backing.word()).map_err(told)?.size_bytes;
         let uuid = || Uuid::random().map_err(|error| Trouble::Failed(format!("cannot read random numbers: {error}")));
         let volume = VolumeRecord {

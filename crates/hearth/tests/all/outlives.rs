@@ -1,8 +1,6 @@
-//! A block device that is in use outlives the daemon: killed, crashed or restarted, its users see a
-//! pause and no error.
+//! A block device that is in use outlives the daemon: killed, crashed or restarted, its users see a pause and no error.
 
-use crate::support;
-use crate::support::{Daemon, Place};
+use crate::support::{self, Daemon, Place};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::net::{bind, recvmsg, socket_with};
@@ -45,7 +43,6 @@ fn is_there(device: &str) -> bool {
     if device.starts_with("/dev/loop") { support::exists(directory + "/loop/backing_file") } else { support::exists(directory) }
 }
 
-/// Gives the device.
 fn add_volume(place: &Place) -> String {
     add_volume_so(place, &["--mode", "write-back"])
 }

@@ -16,17 +16,7 @@ fn machine(place: &std::path::Path) -> Option<(Machine, VolumeRecord)> {
     let path = |name: &str| place.join(name).display().to_string();
     std::fs::write(place.join("disk"), vec![7; VOLUME_BYTES as usize]).expect("there is room");
     let (notices, _) = channel();
-    let options = MachineOptions {
-        reactors: Some(1),
-        real_time: false,
-        cpu_latency: false,
-        export_directory: place.join("exports"),
-        certificates: place.join("pki"),
-        stable_names: false,
-        keeper: None,
-        exporters: export::Exporters::none,
-        notices,
-    };
+    let options = MachineOptions { reactors: Some(1), ..MachineOptions::private(place, notices) };
     let machine = match Machine::start(options) {
         Ok(machine) => machine,
         Err(error) => {
