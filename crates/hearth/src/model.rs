@@ -5,7 +5,7 @@ use crate::exporters;
 use crate::failure::Failure;
 use crate::logs::say;
 use crate::{request, signals};
-use control::datapath::{DataPath, Withdrawal};
+use control::datapath::{Exports, Facts, Volumes, Waits, Withdrawal};
 use control::error::ControlError;
 use control::lock::DaemonLock;
 use control::options::Options;

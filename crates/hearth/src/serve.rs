@@ -76,7 +76,7 @@ fn run(settings: &ServeSettings, config_file: Option<&Path>, began: Instant) -> 
     stay_in_memory();
 
     let (notice_in, notices) = channel();
-    let machine = Machine::start(machine_options(settings, places, notice_in))?;
+    let machine = Machine::start(machine_options(settings, notice_in))?;
     let manager = Manager::open(Arc::new(machine), Box::new(store), &places.state_directory)?;
     manager.set_volume_defaults(&settings.volume_defaults)?;
     manager.set_stop_limit(settings.stop_limit);
@@ -212,7 +212,8 @@ fn lock_socket(socket: &Path) -> Result<DaemonLock, Failure> {
     Ok(DaemonLock::take(&socket.with_file_name(name))?)
 }
 
-fn machine_options(settings: &ServeSettings, places: &Places, notices: Sender<Notice>) -> MachineOptions {
+fn machine_options(settings: &ServeSettings, notices: Sender<Notice>) -> MachineOptions {
+    let places = &settings.places;
     MachineOptions {
         reactors: settings.reactors,
         real_time: settings.real_time,

@@ -5,8 +5,9 @@
 //! volume stands for its data: clients write version numbers.
 
 use crate::datapath::{
-    Absence, CheckedPart, DataPath, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, StrayedFile,
-    WaitingFor, Withdrawal,
+    Absence, Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, DeviceUse, Disks, Exports, Facts, FoundDevice, Growth,
+    Inspected, Life, Offer, Pending, PoolStarted, Pools, Records, Sample, Shares, StrayedFile, Taps, Volumes, WaitingFor, Waits, Warming,
+    Withdrawal,
 };
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
@@ -103,7 +104,7 @@ impl World {
     }
 }
 
-impl DataPath for World {
+impl Facts for World {
     fn mapped(&self) -> &dyn MappedDevices {
         self
     }
@@ -156,6 +157,29 @@ impl DataPath for World {
         Ok(device.pool.is_none() && device.signature.is_none() && device.records.is_none() && device.log.is_empty() && device.version == 0)
     }
 
+    fn find_ssd(&self, uuid: Uuid) -> Option<String> {
+        self.inside().devices.iter().find(|(_, device)| device.pool == Some(uuid)).map(|(path, _)| path.clone())
+    }
+
+    fn find_backing(&self, spec: &str, _wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
+        let mut inside = self.inside();
+        let others: Vec<String> = inside.devices.keys().filter(|path| *path != spec).cloned().collect();
+        others.into_iter().filter_map(|path| inside.facts(&path).ok().map(|facts| (path, facts))).collect()
+    }
+
+    fn is_silent(&self, spec: &str, _patience: Duration) -> bool {
+        self.inside().silent_devices.contains(spec)
+    }
+
+    fn device_mark(&self, _spec: &str) -> u64 {
+        let inside = self.inside();
+        let mut mark = DefaultHasher::new();
+        inside.devices.iter().for_each(|(path, device)| (path, &device.serial, &device.in_use).hash(&mut mark));
+        mark.finish()
+    }
+}
+
+impl Pools for World {
     fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
         self.inside().step(path)?;
         self.add_device(path, size_bytes);
@@ -244,21 +268,6 @@ impl DataPath for World {
         })
     }
 
-    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        let device = inside.device(&pool.ssd)?;
-        assert!(device.records.as_ref().is_none_or(|(serial, _)| *serial < pool.serial), "a copy is newer than the one before");
-        device.records = Some((pool.serial, content.to_vec()));
-        Ok(())
-    }
-
-    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        inside.step(&pool.name)?;
-        drop(inside);
-        self.write_records(pool, content)
-    }
-
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError> {
         let ssd = DeviceUse::Ssd { pool: pool.into() };
         self.wait_for(&ssd);
@@ -271,15 +280,6 @@ impl DataPath for World {
         // As with packed blocks: the log is sealed, and there is no checkpoint.
         inside.devices.values_mut().filter(|device| device.pool == uuid).for_each(|device| device.clean &= clean);
         inside.content.remove(pool);
-        Ok(())
-    }
-
-    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        inside.step(&pool.name)?;
-        if let Some(content) = inside.content.get_mut(&pool.name) {
-            *content = pool.content;
-        }
         Ok(())
     }
 
@@ -297,6 +297,75 @@ impl DataPath for World {
         self.inside().past_recorded.push(token);
     }
 
+    fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
+        let inside = self.inside();
+        inside.strayed.get(pool).filter(|_| inside.running.contains_key(pool)).cloned()
+    }
+}
+
+impl Records for World {
+    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        let device = inside.device(&pool.ssd)?;
+        assert!(device.records.as_ref().is_none_or(|(serial, _)| *serial < pool.serial), "a copy is newer than the one before");
+        device.records = Some((pool.serial, content.to_vec()));
+        Ok(())
+    }
+
+    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&pool.name)?;
+        drop(inside);
+        self.write_records(pool, content)
+    }
+}
+
+impl Contents for World {
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        inside.step(&pool.name)?;
+        if let Some(content) = inside.content.get_mut(&pool.name) {
+            *content = pool.content;
+        }
+        Ok(())
+    }
+}
+
+impl Checks for World {
+    fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
+        assert!(self.inside().running.contains_key(&pool.name), "only running pools are checked in parts");
+        self.inside().step(&pool.ssd)?;
+        while self.inside().slow {
+            if stop.load(Ordering::Relaxed) {
+                return Err(ControlError::Stopped);
+            }
+            std::thread::yield_now();
+        }
+        let mut inside = self.inside();
+        inside.checked.push(part);
+        let mut found = CheckedPart { parts: CHECK_PARTS, blocks: 1, ..CheckedPart::default() };
+        match inside.bad_parts.get(&part) {
+            Some(true) => (found.dirty_bad, found.dirty_bad_at) = (1, vec![("v".into(), 4096 * u64::from(part))]),
+            Some(false) => found.clean_bad = 1,
+            None => {}
+        }
+        // It stops before the next part once it is to be slow.
+        inside.slow = inside.slow_from == Some(part + 1);
+        Ok(found)
+    }
+
+    fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
+        self.inside().step(&pool.ssd)?;
+        let mut goes_on = progress(0, 100);
+        while goes_on && self.inside().slow {
+            goes_on = progress(50, 100);
+        }
+        let problems = self.inside().problems.clone();
+        Ok(Inspected { problems_count: problems.len() as u64, problems })
+    }
+}
+
+impl Volumes for World {
     /// A volume is one block here.
     fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
@@ -308,109 +377,6 @@ impl DataPath for World {
 
     fn backing_failed(&self, volume: &str) -> bool {
         self.inside().attached.contains_key(volume)
-    }
-
-    fn find_ssd(&self, uuid: Uuid) -> Option<String> {
-        self.inside().devices.iter().find(|(_, device)| device.pool == Some(uuid)).map(|(path, _)| path.clone())
-    }
-
-    fn find_backing(&self, spec: &str, _wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
-        let mut inside = self.inside();
-        let others: Vec<String> = inside.devices.keys().filter(|path| *path != spec).cloned().collect();
-        others.into_iter().filter_map(|path| inside.facts(&path).ok().map(|facts| (path, facts))).collect()
-    }
-
-    fn is_silent(&self, spec: &str, _patience: Duration) -> bool {
-        self.inside().silent_devices.contains(spec)
-    }
-
-    fn device_mark(&self, _spec: &str) -> u64 {
-        let inside = self.inside();
-        let mut mark = DefaultHasher::new();
-        inside.devices.iter().for_each(|(path, device)| (path, &device.serial, &device.in_use).hash(&mut mark));
-        mark.finish()
-    }
-
-    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
-        let mut inside = self.inside();
-        inside.step(&volume.name)?;
-        inside.attached.remove(&volume.name);
-        Ok(inside.cannot_flush(volume))
-    }
-
-    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        let mut inside = self.inside();
-        inside.device(&volume.backing)?;
-        let lost = inside.lost_writes;
-        let attached = inside.attached.get_mut(&volume.name).expect("only attached volumes are reattached");
-        if lost {
-            return Err(ControlError::DataPath("a flush failed".into(), "start afresh".into()));
-        }
-        attached.backing = volume.backing.clone();
-        Ok(())
-    }
-
-    fn backing_strayed(&self, volume: &str) -> Option<StrayedFile> {
-        let inside = self.inside();
-        inside.strayed.get(volume).filter(|_| inside.attached.contains_key(volume)).cloned()
-    }
-
-    fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
-        let inside = self.inside();
-        inside.strayed.get(pool).filter(|_| inside.running.contains_key(pool)).cloned()
-    }
-
-    fn backing_gone(&self, volume: &str) -> bool {
-        let inside = self.inside();
-        inside.attached.get(volume).is_some_and(|attached| !inside.devices.contains_key(&attached.backing))
-    }
-
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
-        self.serve_part(disk)
-    }
-
-    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
-        self.grow_served(disk)
-    }
-
-    fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
-        self.disks_are_known(pool, disks)
-    }
-
-    fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
-        self.put_table(pool, disks)
-    }
-
-    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
-        self.erase(pool, from_bytes, length_bytes)
-    }
-
-    fn end_kept(&self, volume: &VolumeRecord) {
-        self.inside().nobody_waits(&volume.name);
-    }
-
-    fn backing_bytes(&self, volume: &str) -> Option<u64> {
-        let inside = self.inside();
-        Some(inside.devices.get(&inside.attached.get(volume)?.backing)?.size_bytes)
-    }
-
-    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
-        let mut inside = self.inside();
-        inside.step(&volume.name)?;
-        inside.served_bytes.insert(volume.name.clone(), volume.size_bytes);
-        let warning = inside.disks.keeps_size.then(|| "the block device keeps its size".to_owned());
-        Ok(warning.into_iter().collect())
-    }
-
-    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
-        let inside = self.inside();
-        let device = inside.attached.get(&volume.name).and_then(|attached| inside.devices.get(&attached.backing));
-        let version = device.ok_or(ControlError::Unknown { named: "device", name: volume.backing.clone() })?.version;
-        Ok(vec![Fact { name: "last write".into(), value: version.to_string() }])
-    }
-
-    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.inside().step(&volume.backing)
     }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -495,48 +461,90 @@ impl DataPath for World {
         self.inside().step(&volume.name)?;
         Ok(Box::new(Homecoming { world: self.clone(), volume: volume.clone(), looks: 0, cancelled: false }))
     }
+}
 
-    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+impl Backings for World {
+    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
         let mut inside = self.inside();
-        for (nth, piece) in pieces.iter().enumerate() {
-            if let Err(error) = inside.device(&volume.backing) {
-                return (nth, Err(error));
-            }
-            inside.warmed.push(*piece);
-        }
-        (pieces.len(), Ok(()))
+        inside.step(&volume.name)?;
+        inside.attached.remove(&volume.name);
+        Ok(inside.cannot_flush(volume))
     }
 
-    fn check_part(&self, pool: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
-        assert!(self.inside().running.contains_key(&pool.name), "only running pools are checked in parts");
-        self.inside().step(&pool.ssd)?;
-        while self.inside().slow {
-            if stop.load(Ordering::Relaxed) {
-                return Err(ControlError::Stopped);
-            }
-            std::thread::yield_now();
-        }
+    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
-        inside.checked.push(part);
-        let mut found = CheckedPart { parts: CHECK_PARTS, blocks: 1, ..CheckedPart::default() };
-        match inside.bad_parts.get(&part) {
-            Some(true) => (found.dirty_bad, found.dirty_bad_at) = (1, vec![("v".into(), 4096 * u64::from(part))]),
-            Some(false) => found.clean_bad = 1,
-            None => {}
+        inside.device(&volume.backing)?;
+        let lost = inside.lost_writes;
+        let attached = inside.attached.get_mut(&volume.name).expect("only attached volumes are reattached");
+        if lost {
+            return Err(ControlError::DataPath("a flush failed".into(), "start afresh".into()));
         }
-        // It stops before the next part once it is to be slow.
-        inside.slow = inside.slow_from == Some(part + 1);
-        Ok(found)
+        attached.backing = volume.backing.clone();
+        Ok(())
     }
 
-    fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
-        self.inside().step(&pool.ssd)?;
-        let mut goes_on = progress(0, 100);
-        while goes_on && self.inside().slow {
-            goes_on = progress(50, 100);
-        }
-        let problems = self.inside().problems.clone();
-        Ok(Inspected { problems_count: problems.len() as u64, problems })
+    fn backing_strayed(&self, volume: &str) -> Option<StrayedFile> {
+        let inside = self.inside();
+        inside.strayed.get(volume).filter(|_| inside.attached.contains_key(volume)).cloned()
+    }
+
+    fn backing_gone(&self, volume: &str) -> bool {
+        let inside = self.inside();
+        inside.attached.get(volume).is_some_and(|attached| !inside.devices.contains_key(&attached.backing))
+    }
+
+    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+        let inside = self.inside();
+        let device = inside.attached.get(&volume.name).and_then(|attached| inside.devices.get(&attached.backing));
+        let version = device.ok_or(ControlError::Unknown { named: "device", name: volume.backing.clone() })?.version;
+        Ok(vec![Fact { name: "last write".into(), value: version.to_string() }])
+    }
+
+    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.inside().step(&volume.backing)
+    }
+}
+
+impl Growth for World {
+    fn backing_bytes(&self, volume: &str) -> Option<u64> {
+        let inside = self.inside();
+        Some(inside.devices.get(&inside.attached.get(volume)?.backing)?.size_bytes)
+    }
+
+    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        let mut inside = self.inside();
+        inside.step(&volume.name)?;
+        inside.served_bytes.insert(volume.name.clone(), volume.size_bytes);
+        let warning = inside.disks.keeps_size.then(|| "the block device keeps its size".to_owned());
+        Ok(warning.into_iter().collect())
+    }
+}
+
+impl Disks for World {
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
+        self.serve_part(disk)
+    }
+
+    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        self.grow_served(disk)
+    }
+
+    fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.disks_are_known(pool, disks)
+    }
+
+    fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.put_table(pool, disks)
+    }
+
+    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        self.erase(pool, from_bytes, length_bytes)
+    }
+}
+
+impl Exports for World {
+    fn end_kept(&self, volume: &VolumeRecord) {
+        self.inside().nobody_waits(&volume.name);
     }
 
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
@@ -584,6 +592,10 @@ impl DataPath for World {
         }
     }
 
+    fn finish(&self) {}
+}
+
+impl Shares for World {
     fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
         self.put_share(volume, share, device)
     }
@@ -599,12 +611,12 @@ impl DataPath for World {
     fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
         self.see_initiators(volume, protocol).map(Some)
     }
+}
 
+impl Waits for World {
     fn end_by(&self, _at: Instant) {
         self.inside().ending = true;
     }
-
-    fn finish(&self) {}
 
     fn waiting_for(&self) -> Vec<WaitingFor> {
         let wait = |(by, since): (&DeviceUse, &Instant)| WaitingFor {
@@ -635,7 +647,24 @@ impl DataPath for World {
         }
         Ok(())
     }
+}
 
+impl Taps for World {}
+
+impl Warming for World {
+    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+        let mut inside = self.inside();
+        for (nth, piece) in pieces.iter().enumerate() {
+            if let Err(error) = inside.device(&volume.backing) {
+                return (nth, Err(error));
+            }
+            inside.warmed.push(*piece);
+        }
+        (pieces.len(), Ok(()))
+    }
+}
+
+impl Counters for World {
     fn volume_stats(&self, volume: &str) -> VolumeStats {
         let inside = self.inside();
         let Some(attached) = inside.attached.get(volume) else { return VolumeStats::default() };

@@ -1,7 +1,7 @@
 //! The check of a pool: a segment of each shard at a time while it runs, or all of it at rest.
 
 use super::{Machine, SsdMedium, devices, failed, locked};
-use crate::datapath::{CheckedPart, Inspected};
+use crate::datapath::{CheckedPart, Checks, Inspected};
 use crate::error::ControlError;
 use crate::state::PoolRecord;
 use device::Access;
@@ -18,35 +18,6 @@ use types::BLOCK_BYTES;
 
 /// How long a segment may take: 8 MiB in small reads of a slow device, with the rests between them.
 const PATIENCE: Duration = Duration::from_secs(600);
-
-impl Machine {
-    /// What the shards' segments of that number hold, compared with its checksums.
-    pub(super) fn check_segment(&self, record: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
-        let pool = self.pool(&record.name)?;
-        let command = Command::Check { token: 0, segment: part };
-        self.runtime.run_command(&pool.handle, "check", command, PATIENCE, stop).map_err(|error| match error {
-            RuntimeError::Cancelled { .. } => ControlError::Stopped,
-            other => failed(&other, "see the events and the log, then resume the check"),
-        })?;
-        let gathered: Arc<Mutex<(u32, Scrubbed)>> = Arc::default();
-        let adding = gathered.clone();
-        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
-            let (found, mut all) = (shard.scrubbed(), locked(&adding));
-            all.0 = shard.config().place.layout.segments_per_shard;
-            all.1.blocks += found.blocks;
-            all.1.clean_bad += found.clean_bad;
-            all.1.dirty_bad += found.dirty_bad;
-            all.1.dirty_bad_at.extend(&found.dirty_bad_at);
-        });
-        looked.map_err(|e| failed(&e, "see the log, then resume the check"))?;
-        let (parts, found) = std::mem::take(&mut *locked(&gathered));
-        let names: BTreeMap<_, _> = locked(&self.names_by_place).clone();
-        let name = |place: u16| names.get(&(record.name.clone(), place)).cloned().unwrap_or_else(|| "a volume that is not served".into());
-        let dirty_bad_at = found.dirty_bad_at.iter().map(|(volume, block)| (name(volume.0), block * BLOCK_BYTES)).collect();
-        let Scrubbed { blocks, clean_bad, dirty_bad, .. } = found;
-        Ok(CheckedPart { parts, blocks, clean_bad, dirty_bad, dirty_bad_at })
-    }
-}
 
 /// Everything on the SSD of a pool that does not run.
 pub(super) fn at_rest(record: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
@@ -93,5 +64,38 @@ impl<M: Medium> Medium for Stoppable<'_, M> {
 
     fn discard(&mut self, offset_bytes: u64, _length_bytes: u64) -> Result<(), MediumError> {
         Err(MediumError { operation: "discard", offset_bytes, errno: 0 })
+    }
+}
+
+impl Checks for Machine {
+    /// What the shards' segments of that number hold, compared with its checksums.
+    fn check_part(&self, record: &PoolRecord, part: u32, stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
+        let pool = self.pool(&record.name)?;
+        let command = Command::Check { token: 0, segment: part };
+        self.runtime.run_command(&pool.handle, "check", command, PATIENCE, stop).map_err(|error| match error {
+            RuntimeError::Cancelled { .. } => ControlError::Stopped,
+            other => failed(&other, "see the events and the log, then resume the check"),
+        })?;
+        let gathered: Arc<Mutex<(u32, Scrubbed)>> = Arc::default();
+        let adding = gathered.clone();
+        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
+            let (found, mut all) = (shard.scrubbed(), locked(&adding));
+            all.0 = shard.config().place.layout.segments_per_shard;
+            all.1.blocks += found.blocks;
+            all.1.clean_bad += found.clean_bad;
+            all.1.dirty_bad += found.dirty_bad;
+            all.1.dirty_bad_at.extend(&found.dirty_bad_at);
+        });
+        looked.map_err(|e| failed(&e, "see the log, then resume the check"))?;
+        let (parts, found) = std::mem::take(&mut *locked(&gathered));
+        let names: BTreeMap<_, _> = locked(&self.names_by_place).clone();
+        let name = |place: u16| names.get(&(record.name.clone(), place)).cloned().unwrap_or_else(|| "a volume that is not served".into());
+        let dirty_bad_at = found.dirty_bad_at.iter().map(|(volume, block)| (name(volume.0), block * BLOCK_BYTES)).collect();
+        let Scrubbed { blocks, clean_bad, dirty_bad, .. } = found;
+        Ok(CheckedPart { parts, blocks, clean_bad, dirty_bad, dirty_bad_at })
+    }
+
+    fn check_at_rest(&self, pool: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
+        at_rest(pool, progress)
     }
 }

@@ -1,5 +1,9 @@
 //! What a pool makes of what blocks contain, gathered from its shards.
 
+use super::Machine;
+use crate::datapath::Contents;
+use crate::error::ControlError;
+use crate::state::PoolRecord;
 use crate::stats::{ContentStats, ContentStep};
 use engine::packer::{Step, StepState};
 use engine::shard::Shard;
@@ -84,6 +88,12 @@ fn joined(shards: &[[StepState; Step::ALL.len()]]) -> Vec<ContentStep> {
         }
     };
     (0..Step::ALL.len()).map(join).collect()
+}
+
+impl Contents for Machine {
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.change_content(pool)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::pools::LivePool;
 use super::volumes::{Backing, LiveVolume};
 use super::{Machine, devices, failed, locked};
-use crate::datapath::DeviceUse;
+use crate::datapath::{DeviceUse, Disks};
 use crate::error::ControlError;
 use crate::state::{DiskRecord, PoolPhase, PoolRecord, Span};
 use device::{Access, BlockingDevice};
@@ -32,112 +32,6 @@ impl Machine {
             return Err(failed(&format!("{} does not carry the pool \"{}\"", pool.ssd, pool.name), "reconnect its SSD"));
         }
         work(&mut medium)
-    }
-
-    /// See [`crate::datapath::DataPath::check_disks`].
-    pub(super) fn check_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
-        let table = self.with_ssd(pool, |medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
-        let is_known = |place: &&DiskPlace| {
-            let pieces = |disk: &DiskRecord| place.pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).eq(spans_of(disk));
-            all.iter().any(|disk| disk.uuid.0 == place.uuid && pieces(disk))
-        };
-        let Some(strange) = table.iter().flat_map(|table| &table.disks).find(|place| !is_known(place)) else { return Ok(()) };
-        let problem = format!(
-            "the SSD {} lists the disk \"{}\", which hearth does not know as it is there: hearth's state is older than the SSD",
-            pool.ssd, strange.name
-        );
-        Err(failed(&problem, "restore the newest state.json and start the daemon again; disks that are known are served meanwhile"))
-    }
-
-    /// Puts the places of all disks on the SSD, durably.
-    pub(super) fn write_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
-        let erased = locked(&self.erased).remove(&pool.uuid).unwrap_or_default();
-        self.with_ssd(pool, |medium| match table_of(pool, all) {
-            Some(mut table) => {
-                let stored = disks::load(medium).map_err(|e| failed(&e, "check the SSD"))?.map_or(Vec::new(), |table| table.disks);
-                // A disk that this SSD does not have is not made by a line in its table: what lies there is somebody else's.
-                table.disks.retain(|disk| {
-                    let has = stored.iter().filter(|stored| stored.uuid == disk.uuid).flat_map(|stored| &stored.pieces);
-                    let has = has.map(|piece| (piece.offset_bytes, piece.offset_bytes + piece.size_bytes));
-                    let own: Vec<(u64, u64)> = has.chain(erased.iter().copied()).collect();
-                    disk.pieces.iter().all(|piece| is_covered(piece.offset_bytes, piece.offset_bytes + piece.size_bytes, &own))
-                });
-                disks::store(medium, &mut table).map_err(|e| failed(&e, "check the SSD"))
-            }
-            None => disks::wipe(medium).map_err(|e| failed(&e, "check the SSD")),
-        })
-    }
-
-    /// Puts the table right where a copy of it cannot be read: from the other copy or, where neither can be read, from the record.
-    pub(super) fn mend_disk_table(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<Option<String>, ControlError> {
-        let Some(mut known) = table_of(pool, all) else { return Ok(None) };
-        let mended =
-            self.pool(&pool.name)?.with_medium(|medium| disks::mend(medium, &mut known).map_err(|e| failed(&e, "check the SSD")))?;
-        Ok(match mended {
-            Mended::Nothing => None,
-            Mended::OneCopy => {
-                Some("one of the two copies of the table of its disks was damaged: it is written again from the other".into())
-            }
-            Mended::Both => {
-                Some("both copies of the table of its disks were damaged: they are written again as the daemon knows them".into())
-            }
-        })
-    }
-
-    /// Overwrites a part of the SSD that a disk gets with zeroes, durably: what was cached there is nobody else's business.
-    pub(super) fn erase_room(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
-        let live = self.pool(&pool.name)?;
-        if from_bytes < live.log_end_bytes() {
-            return Err(failed(&"the cache of the pool lies there", "report this: no disk may be given that room"));
-        }
-        let blocking = live.opened().blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
-        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(&e, "check the SSD"))?;
-        locked(&self.erased).entry(pool.uuid).or_default().push((from_bytes, from_bytes + length_bytes));
-        Ok(())
-    }
-
-    /// Serves a disk whose pool runs, if the SSD says too that it lies there. Gives its sector size.
-    pub(super) fn attach_part(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
-        let pool = self.pool(&disk.pool)?;
-        let log_end_bytes = pool.log_end_bytes();
-        let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
-        let place = table.and_then(|table| table.disks.into_iter().find(|place| place.uuid == disk.uuid.0));
-        if !place.is_some_and(|place| has_all(&place, disk)) || log_end_bytes > disk.first_byte() {
-            let remedy = "restore the SSD, or remove the disk with `hearth disk remove`";
-            return Err(failed(&format!("the SSD {} does not have this disk where it was", pool.ssd_name()), remedy));
-        }
-        let opened = pool.opened().another_handle().map_err(|e| failed(&e, "raise the limit on open files"))?;
-        let mut geometry = opened.geometry();
-        if disk.pieces.iter().any(|piece| piece.end_bytes > geometry.size_bytes) {
-            return Err(failed(&format!("the SSD {} is smaller than it was", pool.ssd_name()), "restore the SSD, or remove the disk"));
-        }
-        geometry.size_bytes -= geometry.size_bytes % types::BLOCK_BYTES;
-        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
-        let name = format!("{} (disk {})", pool.ssd_name(), disk.name);
-        let options = DeviceOptions { name, file, geometry, model: None };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
-        self.note_use(&device, DeviceUse::Backing { volume: disk.name.clone(), pool: disk.pool.clone() }, None);
-        let options = BareVolumeOptions { name: disk.name.clone(), read_only: false };
-        let reference = match self.runtime.add_parts_of_device(&device, parts_of(disk), options) {
-            Ok(reference) => reference,
-            Err(error) => {
-                self.close_backing(Backing { device, opened });
-                return Err(failed(&error, ""));
-            }
-        };
-        let owner = export::Owner(u128::from_be_bytes(disk.uuid.0));
-        let backing = Mutex::new(Some(Backing { device, opened }));
-        let live = LiveVolume { owner, reference, backing, cached: None };
-        let sector_bytes = live.reference.logical_block_bytes();
-        locked(&self.volumes).insert(disk.name.clone(), Arc::new(live));
-        Ok(sector_bytes)
-    }
-
-    /// Serves a disk with the size of its record, which has grown.
-    pub(super) fn grow_part(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
-        let live = self.volume(&disk.name)?;
-        self.runtime.grow_parts(&live.reference, parts_of(disk));
-        Ok(self.capacity_changed(&live))
     }
 }
 
@@ -191,6 +85,114 @@ impl LivePool {
     /// Does something with the SSD beside the shards.
     pub(super) fn with_medium<T>(&self, work: impl FnOnce(&mut dyn Medium) -> Result<T, ControlError>) -> Result<T, ControlError> {
         work(locked(self.root()).medium())
+    }
+}
+
+impl Disks for Machine {
+    /// See [`crate::datapath::Disks::check_disks`].
+    fn check_disks(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
+        let table = self.with_ssd(pool, |medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
+        let is_known = |place: &&DiskPlace| {
+            let pieces = |disk: &DiskRecord| place.pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).eq(spans_of(disk));
+            all.iter().any(|disk| disk.uuid.0 == place.uuid && pieces(disk))
+        };
+        let Some(strange) = table.iter().flat_map(|table| &table.disks).find(|place| !is_known(place)) else { return Ok(()) };
+        let problem = format!(
+            "the SSD {} lists the disk \"{}\", which hearth does not know as it is there: hearth's state is older than the SSD",
+            pool.ssd, strange.name
+        );
+        Err(failed(&problem, "restore the newest state.json and start the daemon again; disks that are known are served meanwhile"))
+    }
+
+    /// Puts the places of all disks on the SSD, durably.
+    fn write_disks(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
+        let erased = locked(&self.erased).remove(&pool.uuid).unwrap_or_default();
+        self.with_ssd(pool, |medium| match table_of(pool, all) {
+            Some(mut table) => {
+                let stored = disks::load(medium).map_err(|e| failed(&e, "check the SSD"))?.map_or(Vec::new(), |table| table.disks);
+                // A disk that this SSD does not have is not made by a line in its table: what lies there is somebody else's.
+                table.disks.retain(|disk| {
+                    let has = stored.iter().filter(|stored| stored.uuid == disk.uuid).flat_map(|stored| &stored.pieces);
+                    let has = has.map(|piece| (piece.offset_bytes, piece.offset_bytes + piece.size_bytes));
+                    let own: Vec<(u64, u64)> = has.chain(erased.iter().copied()).collect();
+                    disk.pieces.iter().all(|piece| is_covered(piece.offset_bytes, piece.offset_bytes + piece.size_bytes, &own))
+                });
+                disks::store(medium, &mut table).map_err(|e| failed(&e, "check the SSD"))
+            }
+            None => disks::wipe(medium).map_err(|e| failed(&e, "check the SSD")),
+        })
+    }
+
+    /// Puts the table right where a copy of it cannot be read: from the other copy or, where neither can be read, from the record.
+    fn mend_disks(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<Option<String>, ControlError> {
+        let Some(mut known) = table_of(pool, all) else { return Ok(None) };
+        let mended =
+            self.pool(&pool.name)?.with_medium(|medium| disks::mend(medium, &mut known).map_err(|e| failed(&e, "check the SSD")))?;
+        Ok(match mended {
+            Mended::Nothing => None,
+            Mended::OneCopy => {
+                Some("one of the two copies of the table of its disks was damaged: it is written again from the other".into())
+            }
+            Mended::Both => {
+                Some("both copies of the table of its disks were damaged: they are written again as the daemon knows them".into())
+            }
+        })
+    }
+
+    /// Overwrites a part of the SSD that a disk gets with zeroes, durably: what was cached there is nobody else's business.
+    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        let live = self.pool(&pool.name)?;
+        if from_bytes < live.log_end_bytes() {
+            return Err(failed(&"the cache of the pool lies there", "report this: no disk may be given that room"));
+        }
+        let blocking = live.opened().blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(&e, "check the SSD"))?;
+        locked(&self.erased).entry(pool.uuid).or_default().push((from_bytes, from_bytes + length_bytes));
+        Ok(())
+    }
+
+    /// Serves a disk whose pool runs, if the SSD says too that it lies there. Gives its sector size.
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
+        let pool = self.pool(&disk.pool)?;
+        let log_end_bytes = pool.log_end_bytes();
+        let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
+        let place = table.and_then(|table| table.disks.into_iter().find(|place| place.uuid == disk.uuid.0));
+        if !place.is_some_and(|place| has_all(&place, disk)) || log_end_bytes > disk.first_byte() {
+            let remedy = "restore the SSD, or remove the disk with `hearth disk remove`";
+            return Err(failed(&format!("the SSD {} does not have this disk where it was", pool.ssd_name()), remedy));
+        }
+        let opened = pool.opened().another_handle().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let mut geometry = opened.geometry();
+        if disk.pieces.iter().any(|piece| piece.end_bytes > geometry.size_bytes) {
+            return Err(failed(&format!("the SSD {} is smaller than it was", pool.ssd_name()), "restore the SSD, or remove the disk"));
+        }
+        geometry.size_bytes -= geometry.size_bytes % types::BLOCK_BYTES;
+        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let name = format!("{} (disk {})", pool.ssd_name(), disk.name);
+        let options = DeviceOptions { name, file, geometry, model: None };
+        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
+        self.note_use(&device, DeviceUse::Backing { volume: disk.name.clone(), pool: disk.pool.clone() }, None);
+        let options = BareVolumeOptions { name: disk.name.clone(), read_only: false };
+        let reference = match self.runtime.add_parts_of_device(&device, parts_of(disk), options) {
+            Ok(reference) => reference,
+            Err(error) => {
+                self.close_backing(Backing { device, opened });
+                return Err(failed(&error, ""));
+            }
+        };
+        let owner = export::Owner(u128::from_be_bytes(disk.uuid.0));
+        let backing = Mutex::new(Some(Backing { device, opened }));
+        let live = LiveVolume { owner, reference, backing, cached: None };
+        let sector_bytes = live.reference.logical_block_bytes();
+        locked(&self.volumes).insert(disk.name.clone(), Arc::new(live));
+        Ok(sector_bytes)
+    }
+
+    /// Serves a disk with the size of its record, which has grown.
+    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        let live = self.volume(&disk.name)?;
+        self.runtime.grow_parts(&live.reference, parts_of(disk));
+        Ok(self.capacity_changed(&live))
     }
 }
 

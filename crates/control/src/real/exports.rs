@@ -1,7 +1,7 @@
 //! Exports of volumes, by the exporters that this program has.
 
 use super::{Machine, failed, locked};
-use crate::datapath::{Offer, Withdrawal};
+use crate::datapath::{Exports, Offer, Withdrawal};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use crate::uuid::Uuid;
@@ -48,21 +48,6 @@ impl Machine {
 
     pub(super) fn users_outlive(&self, record: &VolumeRecord, export: Export, absence: Absence) -> bool {
         self.exporters.outlives(&volume_of(record), export, absence)
-    }
-
-    /// These volumes are about to be served.
-    pub(super) fn expect(&self, records: &[VolumeRecord]) {
-        self.exporters.expect(&volumes_of(records));
-    }
-
-    /// See [`crate::datapath::DataPath::close_kept`].
-    pub(super) fn close_overdue(&self, known: &[VolumeRecord], busy: &[String]) -> Vec<String> {
-        self.exporters.close_overdue(&volumes_of(known), busy)
-    }
-
-    /// See [`crate::datapath::DataPath::stable_name`].
-    pub(super) fn keep_stable_name(&self, volume: &str) -> Option<Result<String, String>> {
-        self.exporters.stable_name(self.owner_of_volume(volume)?)
     }
 
     /// Whether somebody else has taken the block device away (`losetup -d`).
@@ -113,5 +98,62 @@ impl From<ExportError> for ControlError {
             },
             ExportError::Failed { problem, remedy } => failed(&problem, &remedy),
         }
+    }
+}
+
+impl Exports for Machine {
+    fn check_quiet(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        Ok(self.exporters.check_quiet(&volume_of(volume))?)
+    }
+
+    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
+        self.offer(volume, *export)
+    }
+
+    fn check_export(&self, export: Export) -> Result<(), ControlError> {
+        Ok(self.exporters.check(export)?)
+    }
+
+    fn unexport(&self, volume: &VolumeRecord, export: &Export, how: Withdrawal) -> Result<Option<String>, ControlError> {
+        self.withdraw(volume, *export, how)
+    }
+
+    /// See [`crate::datapath::Exports::stable_name`].
+    fn stable_name(&self, volume: &str) -> Option<Result<String, String>> {
+        self.exporters.stable_name(self.owner_of_volume(volume)?)
+    }
+
+    fn outlives(&self, volume: &VolumeRecord, export: &Export, absence: Absence) -> bool {
+        self.users_outlive(volume, *export, absence)
+    }
+
+    fn end_kept(&self, volume: &VolumeRecord) {
+        self.exporters.end_waiting(&volume_of(volume));
+    }
+
+    /// These volumes are about to be served.
+    fn expect_exports(&self, records: &[VolumeRecord]) {
+        self.exporters.expect(&volumes_of(records));
+    }
+
+    /// See [`crate::datapath::Exports::close_kept`].
+    fn close_kept(&self, known: &[VolumeRecord], busy: &[String]) -> Vec<String> {
+        self.exporters.close_overdue(&volumes_of(known), busy)
+    }
+
+    fn device_is_lost(&self, volume: &str) -> bool {
+        Machine::device_is_lost(self, volume)
+    }
+
+    fn not_served(&self, volume: &VolumeRecord) {
+        self.exporters.clear(&volume_of(volume));
+    }
+
+    fn export_in_use(&self, volume: &VolumeRecord, export: &Export) -> Option<String> {
+        self.user_of(volume, *export)
+    }
+
+    fn finish(&self) {
+        self.exporters.finish();
     }
 }

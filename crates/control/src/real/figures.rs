@@ -3,8 +3,10 @@
 use super::content::Gathered;
 use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
+use crate::datapath::Counters;
 use crate::error::ControlError;
 use crate::figures::{Clients, Figures, Refused, VolumeFigures};
+use crate::looking::{AddressMap, Cells, Explained};
 use crate::stats::{Latency, PoolStats, VolumeStats, write_amplification};
 use engine::api::Outcome;
 use engine::stats::{ShardStats, VolumeStats as EngineStats};
@@ -61,35 +63,9 @@ struct PoolLook {
 }
 
 impl Machine {
-    /// The counters of everything.
-    pub(super) fn all_figures(&self) -> Figures {
-        self.look(|_| true)
-    }
-
-    /// Waits for every shard: a stop concludes from it that nothing is left on the SSD.
-    pub(super) fn dirty_bytes_of(&self, name: &str) -> Result<u64, ControlError> {
-        let cached = self.volume(name)?.cached.as_ref().map(|(pool, place)| (pool.handle.clone(), *place));
-        let Some((pool, place)) = cached else { return Ok(0) };
-        let dirty_bytes = self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))?;
-        // Afterwards, so that none of the shards that were asked was gone already.
-        if pool.is_abandoned() {
-            return Err(failed(&"the pool was stopped because its SSD does not answer", "check the SSD"));
-        }
-        Ok(dirty_bytes)
-    }
-
-    pub(super) fn figures_of_volume(&self, name: &str) -> VolumeStats {
-        self.look(|seen| seen == name).volumes.remove(name).unwrap_or_default().stats
-    }
-
     pub(super) fn backing_waits_of(&self, name: &str) -> Histogram {
         let mut figures = self.look(|seen| seen == name);
         figures.volumes.remove(name).map(|figures| figures.clients.backing_waits()).unwrap_or_default()
-    }
-
-    pub(super) fn figures_of_pool(&self, name: &str) -> PoolStats {
-        let handle = locked(&self.pools).get(name).map(|pool| pool.handle.clone());
-        handle.map(|handle| self.pool_stats_of(name, &self.look_at_pool(name, &handle))).unwrap_or_default()
     }
 
     fn look(&self, wanted: impl Fn(&str) -> bool) -> Figures {
@@ -280,4 +256,44 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
 fn latency_of(summary: LatencySummary) -> Latency {
     let LatencySummary { count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = summary;
     Latency { count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
+}
+
+impl Counters for Machine {
+    fn backing_waits(&self, volume: &str) -> Histogram {
+        self.backing_waits_of(volume)
+    }
+
+    fn volume_stats(&self, name: &str) -> VolumeStats {
+        self.look(|seen| seen == name).volumes.remove(name).unwrap_or_default().stats
+    }
+
+    fn pool_stats(&self, name: &str) -> PoolStats {
+        let handle = locked(&self.pools).get(name).map(|pool| pool.handle.clone());
+        handle.map(|handle| self.pool_stats_of(name, &self.look_at_pool(name, &handle))).unwrap_or_default()
+    }
+
+    /// Waits for every shard: a stop concludes from it that nothing is left on the SSD.
+    fn dirty_bytes(&self, name: &str) -> Result<u64, ControlError> {
+        let cached = self.volume(name)?.cached.as_ref().map(|(pool, place)| (pool.handle.clone(), *place));
+        let Some((pool, place)) = cached else { return Ok(0) };
+        let dirty_bytes = self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))?;
+        // Afterwards, so that none of the shards that were asked was gone already.
+        if pool.is_abandoned() {
+            return Err(failed(&"the pool was stopped because its SSD does not answer", "check the SSD"));
+        }
+        Ok(dirty_bytes)
+    }
+
+    /// The counters of everything.
+    fn figures(&self) -> Figures {
+        self.look(|_| true)
+    }
+
+    fn explain(&self, volume: &str, first_block: u64, blocks: u64) -> Result<Explained, ControlError> {
+        self.explain_range(volume, first_block, blocks)
+    }
+
+    fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError> {
+        self.map_addresses(volume, cells)
+    }
 }

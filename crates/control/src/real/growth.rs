@@ -2,24 +2,32 @@
 
 use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
+use crate::datapath::Growth;
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
 
 impl Machine {
+    /// The volume has grown, and requests behind its old end are served: every export that can informs its users.
+    pub(super) fn capacity_changed(&self, live: &LiveVolume) -> Vec<String> {
+        self.exporters.grow(live.owner, live.reference.size_bytes())
+    }
+}
+
+impl Growth for Machine {
     /// How large the device is that the volume has open.
-    pub(super) fn bytes_of_backing(&self, volume: &str) -> Option<u64> {
+    fn backing_bytes(&self, volume: &str) -> Option<u64> {
         let live = self.volume(volume).ok()?;
         let backing = locked(&live.backing);
         backing.as_ref()?.opened.bytes_now().ok()
     }
 
     /// Serves the volume with the size of its record.
-    pub(super) fn grow_volume(&self, record: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+    fn grow(&self, record: &VolumeRecord) -> Result<Vec<String>, ControlError> {
         let live = self.volume(&record.name)?;
         let device = locked(&live.backing).as_ref().map(|backing| backing.device.clone());
         let device = device.ok_or_else(|| failed(&"the volume is going", ""))?;
         let size_bytes = record.size_bytes;
-        if self.bytes_of_backing(&record.name).is_none_or(|bytes| bytes < size_bytes) {
+        if self.backing_bytes(&record.name).is_none_or(|bytes| bytes < size_bytes) {
             return Err(failed(&format!("{} does not have {size_bytes} bytes", record.backing), "check the backing device"));
         }
         // An earlier life may have served a size that the superblock has not.
@@ -34,10 +42,5 @@ impl Machine {
             grown.map_err(|e| failed(&e, "see the log, then try again"))?;
         }
         Ok(self.capacity_changed(&live))
-    }
-
-    /// The volume has grown, and requests behind its old end are served: every export that can informs its users.
-    pub(super) fn capacity_changed(&self, live: &LiveVolume) -> Vec<String> {
-        self.exporters.grow(live.owner, live.reference.size_bytes())
     }
 }

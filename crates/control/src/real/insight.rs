@@ -1,7 +1,7 @@
 //! What those who watch loads get from the runtime.
 
 use super::{Machine, failed, locked};
-use crate::datapath::{Tapped, TappedVolume};
+use crate::datapath::{Tapped, TappedVolume, Taps};
 use crate::engines::{BLANK_PAGE, kind_of};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
@@ -21,24 +21,6 @@ use types::{BLOCK_BYTES, SECTOR_BYTES, Treatment, VolumeId, VolumeIndex};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a read of a dictionary may take.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
-
-impl Machine {
-    pub(super) fn tappable(&self) -> Vec<TappedVolume> {
-        let volumes = locked(&self.volumes);
-        let told = volumes.iter().map(|(name, live)| TappedVolume {
-            name: name.clone(),
-            pool: live.cached.as_ref().map(|(pool, _)| pool.name.clone()),
-            reference: live.reference.clone(),
-        });
-        told.collect()
-    }
-
-    pub(super) fn take_what_was_tapped(&self) -> Result<Tapped, ControlError> {
-        // Only the first call counts.
-        self.runtime.set_recognise(std::sync::Arc::new(recognise));
-        self.runtime.take_tapped(PATIENCE).map_err(|error| failed(&error, "try again"))
-    }
-}
 
 /// What a page says of itself, by its first 4096 bytes, as far as it tells streams apart or what lies there.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<PageSeen> {
@@ -88,68 +70,6 @@ fn is_blank(bytes: &[u8]) -> bool {
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
-impl Machine {
-    /// Reads as clients do, and leaves the cache as it is.
-    pub(super) fn read_beside(&self, name: &str, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), ControlError> {
-        let volume = self.volume(name)?.reference.clone();
-        let block_bytes = u64::from(volume.logical_block_bytes());
-        let end_bytes = offset_bytes + bytes.len() as u64;
-        let start = offset_bytes / block_bytes * block_bytes;
-        let end = end_bytes.next_multiple_of(block_bytes).min(volume.size_bytes());
-        if end_bytes > end || bytes.is_empty() {
-            return Err(failed(&"it ends before", "try again"));
-        }
-        let (done, ended) = channel();
-        let sectors = ((end - start) / SECTOR_BYTES) as u32;
-        let reader = Reader { volume, start_sector: start / SECTOR_BYTES, sectors, asked: false, done };
-        let group = self.runtime.add_endpoint(Box::new(reader));
-        let reply = match ended.recv_timeout(READ_PATIENCE) {
-            Ok(reply) => reply,
-            Err(_) => {
-                self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|error| failed(&error, ""))?;
-                return Err(failed(&"the backing device does not answer", "check it, then try again"));
-            }
-        };
-        reply.result.map_err(|error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again"))?;
-        // Pages are whole blocks from the one that holds the first sector.
-        let skipped = (offset_bytes - start / BLOCK_BYTES * BLOCK_BYTES) as usize;
-        let all = reply.pages.iter().flat_map(|page| page.chunks(SECTOR_BYTES as usize));
-        let sectors = all.skip(skipped / SECTOR_BYTES as usize);
-        let mut filled = 0;
-        for (to, from) in bytes.chunks_mut(SECTOR_BYTES as usize).zip(sectors) {
-            to.copy_from_slice(&from[..to.len()]);
-            filled += to.len();
-        }
-        if filled == bytes.len() { Ok(()) } else { Err(failed(&"a read brought less than was asked for", "try again")) }
-    }
-
-    pub(super) fn give_policies(&self, record: &VolumeRecord, ranges: &[(Range<u64>, Treatment)]) -> Result<(), ControlError> {
-        let (_, pool, place) = self.cached(record)?;
-        let blocks = |bytes: &Range<u64>| bytes.start / BLOCK_BYTES..bytes.end / BLOCK_BYTES;
-        let ranges: Vec<PolicyRange> =
-            ranges.iter().map(|(bytes, treatment)| PolicyRange { blocks: blocks(bytes), treatment: *treatment }).collect();
-        let map = if ranges.is_empty() {
-            None
-        } else {
-            let map = PolicyMap::new(VolumeId(record.id), ranges);
-            Some(Arc::new(map.map_err(|error| failed(&error, "give fewer objects a policy of their own"))?))
-        };
-        let told = self.runtime.command(&pool.handle, Command::SetPolicies { volume: place, map });
-        told.map(drop).map_err(|error| failed(&error, "see the log, then try again"))
-    }
-
-    pub(super) fn cool_down(&self, name: &str, ranges: &[Range<u64>]) {
-        let Some((pool, place)) = self.volume(name).ok().and_then(|live| live.cached.clone()) else { return };
-        for bytes in ranges {
-            let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
-            if let Err(error) = self.runtime.command(&pool.handle, Command::Cold { volume: place, blocks }) {
-                tracing::debug!("what a scan read is not forgotten: {error}");
-                return;
-            }
-        }
-    }
-}
-
 /// Reads once, around the cache.
 struct Reader {
     volume: VolumeRef,
@@ -193,6 +113,84 @@ impl Endpoint for Reader {
             self.asked = true;
             let result = Err(RequestError::Shutdown);
             self.tell(cx, Reply { id: 0, result, pages: PageVec::new(), outcome: Outcome::Other, range: None });
+        }
+    }
+}
+
+impl Taps for Machine {
+    fn volumes_to_tap(&self) -> Vec<TappedVolume> {
+        let volumes = locked(&self.volumes);
+        let told = volumes.iter().map(|(name, live)| TappedVolume {
+            name: name.clone(),
+            pool: live.cached.as_ref().map(|(pool, _)| pool.name.clone()),
+            reference: live.reference.clone(),
+        });
+        told.collect()
+    }
+
+    fn take_tapped(&self) -> Result<Tapped, ControlError> {
+        // Only the first call counts.
+        self.runtime.set_recognise(std::sync::Arc::new(recognise));
+        self.runtime.take_tapped(PATIENCE).map_err(|error| failed(&error, "try again"))
+    }
+
+    /// Reads as clients do, and leaves the cache as it is.
+    fn read_aside(&self, name: &str, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), ControlError> {
+        let volume = self.volume(name)?.reference.clone();
+        let block_bytes = u64::from(volume.logical_block_bytes());
+        let end_bytes = offset_bytes + bytes.len() as u64;
+        let start = offset_bytes / block_bytes * block_bytes;
+        let end = end_bytes.next_multiple_of(block_bytes).min(volume.size_bytes());
+        if end_bytes > end || bytes.is_empty() {
+            return Err(failed(&"it ends before", "try again"));
+        }
+        let (done, ended) = channel();
+        let sectors = ((end - start) / SECTOR_BYTES) as u32;
+        let reader = Reader { volume, start_sector: start / SECTOR_BYTES, sectors, asked: false, done };
+        let group = self.runtime.add_endpoint(Box::new(reader));
+        let reply = match ended.recv_timeout(READ_PATIENCE) {
+            Ok(reply) => reply,
+            Err(_) => {
+                self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|error| failed(&error, ""))?;
+                return Err(failed(&"the backing device does not answer", "check it, then try again"));
+            }
+        };
+        reply.result.map_err(|error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again"))?;
+        // Pages are whole blocks from the one that holds the first sector.
+        let skipped = (offset_bytes - start / BLOCK_BYTES * BLOCK_BYTES) as usize;
+        let all = reply.pages.iter().flat_map(|page| page.chunks(SECTOR_BYTES as usize));
+        let sectors = all.skip(skipped / SECTOR_BYTES as usize);
+        let mut filled = 0;
+        for (to, from) in bytes.chunks_mut(SECTOR_BYTES as usize).zip(sectors) {
+            to.copy_from_slice(&from[..to.len()]);
+            filled += to.len();
+        }
+        if filled == bytes.len() { Ok(()) } else { Err(failed(&"a read brought less than was asked for", "try again")) }
+    }
+
+    fn set_policies(&self, record: &VolumeRecord, ranges: &[(Range<u64>, Treatment)]) -> Result<(), ControlError> {
+        let (_, pool, place) = self.cached(record)?;
+        let blocks = |bytes: &Range<u64>| bytes.start / BLOCK_BYTES..bytes.end / BLOCK_BYTES;
+        let ranges: Vec<PolicyRange> =
+            ranges.iter().map(|(bytes, treatment)| PolicyRange { blocks: blocks(bytes), treatment: *treatment }).collect();
+        let map = if ranges.is_empty() {
+            None
+        } else {
+            let map = PolicyMap::new(VolumeId(record.id), ranges);
+            Some(Arc::new(map.map_err(|error| failed(&error, "give fewer objects a policy of their own"))?))
+        };
+        let told = self.runtime.command(&pool.handle, Command::SetPolicies { volume: place, map });
+        told.map(drop).map_err(|error| failed(&error, "see the log, then try again"))
+    }
+
+    fn cool(&self, name: &str, ranges: &[Range<u64>]) {
+        let Some((pool, place)) = self.volume(name).ok().and_then(|live| live.cached.clone()) else { return };
+        for bytes in ranges {
+            let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
+            if let Err(error) = self.runtime.command(&pool.handle, Command::Cold { volume: place, blocks }) {
+                tracing::debug!("what a scan read is not forgotten: {error}");
+                return;
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::pools::LivePool;
 use super::volumes::{Backing, LiveVolume, PATIENCE};
 use super::{Machine, failed, locked};
-use crate::datapath::StrayedFile;
+use crate::datapath::{Backings, StrayedFile, Volumes};
 use crate::device_facts;
 use crate::error::{ControlError, Kind};
 use crate::state::{Fact, VolumeRecord};
@@ -33,45 +33,6 @@ pub(super) fn strayed(opened: &OpenDevice, open_as: &Path) -> Option<StrayedFile
 }
 
 impl Machine {
-    /// The volume goes, and with it its handle; what is cached of it stays. Gives why its device may lack what was acknowledged.
-    pub(super) fn release_volume(&self, record: &VolumeRecord) -> Result<Option<String>, ControlError> {
-        let live = self.volume(&record.name)?;
-        let mut told = None;
-        self.runtime
-            .remove_volume(&live.reference, self.patience(PATIENCE))
-            .map_err(|e| failed(&e, "check the backing device, then try again"))?;
-        if let Some((pool, place)) = &live.cached {
-            // Whatever its device did wrong, the volume is let go all the same.
-            told = self.let_go(pool, *place, record.id)?.err().map(|failure| failure.to_string());
-            self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
-        }
-        self.exporters.detached(&super::exports::volume_of(record));
-        locked(&self.volumes).remove(&record.name);
-        Ok(told.or(self.close_flushed(&live, record)))
-    }
-
-    /// The backing device is exchanged for itself: it was away, and is there again at `record.backing`. The volume's clients stay.
-    pub(super) fn reattach_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let live = self.volume(&record.name)?;
-        let (pool, place) = live.cached.clone().ok_or_else(|| failed(&"the volume is running without its cache", ""))?;
-        let afresh = "unflushed writes may be lost: the volume is restarted";
-        self.let_go(&pool, place, record.id)?.map_err(|told| failed(&told, afresh))?;
-        let sample = self.sample_volume(record)?;
-        if sample.different > 0 {
-            return Err(failed(&"the content of the backing device has changed", afresh));
-        }
-        let new = self.open_backing(record)?;
-        let options = VolumeOptions::from(&record.options);
-        if let Err(error) = self.runtime.swap_backing(&pool.handle, &live.reference, VolumeId(record.id), &new.device, options) {
-            self.close_backing(new);
-            return Err(failed(&error, "reconnect the right device"));
-        }
-        if let Some(old) = locked(&live.backing).replace(new) {
-            self.close_backing(old);
-        }
-        Ok(())
-    }
-
     /// The shards let the device go. An error inside: it failed a flush, so what it had acknowledged may be lost.
     fn let_go(&self, pool: &LivePool, place: VolumeIndex, id: u32) -> Result<Result<(), CommandFailure>, ControlError> {
         let (what, never) = ("let the backing device go", AtomicBool::new(false));
@@ -136,15 +97,78 @@ impl Machine {
         flushed.map_err(|error| cannot_flush(path, &error.to_string()))
     }
 
+    /// A handle of its own, so that a device that hangs keeps nobody's lock.
+    fn handle_of(&self, record: &VolumeRecord) -> Result<device::OpenDevice, ControlError> {
+        let live = self.volume(&record.name)?;
+        let backing = locked(&live.backing);
+        let opened = backing.as_ref().map(|backing| backing.opened.another_handle());
+        opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit on open files"))
+    }
+}
+
+fn cannot_flush(path: &str, problem: &str) -> ControlError {
+    let (path, remedy) = (path.to_owned(), "check the device".to_owned());
+    ControlError::Device { path, problem: format!("it cannot flush ({problem})"), remedy, kind: Kind::Failed }
+}
+
+impl Backings for Machine {
+    fn backing_strayed(&self, volume: &str) -> Option<StrayedFile> {
+        let live = self.volume(volume).ok()?;
+        let opened = locked(&live.backing)
+            .as_ref()
+            .and_then(|backing| backing.opened.another_handle().ok().map(|open| (open, backing.opened.descriptor_path())));
+        let (opened, open_as) = opened?;
+        strayed(&opened, &open_as)
+    }
+
+    /// The volume goes, and with it its handle; what is cached of it stays. Gives why its device may lack what was acknowledged.
+    fn release(&self, record: &VolumeRecord) -> Result<Option<String>, ControlError> {
+        let live = self.volume(&record.name)?;
+        let mut told = None;
+        self.runtime
+            .remove_volume(&live.reference, self.patience(PATIENCE))
+            .map_err(|e| failed(&e, "check the backing device, then try again"))?;
+        if let Some((pool, place)) = &live.cached {
+            // Whatever its device did wrong, the volume is let go all the same.
+            told = self.let_go(pool, *place, record.id)?.err().map(|failure| failure.to_string());
+            self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
+        }
+        self.exporters.detached(&super::exports::volume_of(record));
+        locked(&self.volumes).remove(&record.name);
+        Ok(told.or(self.close_flushed(&live, record)))
+    }
+
+    /// The backing device is exchanged for itself: it was away, and is there again at `record.backing`. The volume's clients stay.
+    fn reattach(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let live = self.volume(&record.name)?;
+        let (pool, place) = live.cached.clone().ok_or_else(|| failed(&"the volume is running without its cache", ""))?;
+        let afresh = "unflushed writes may be lost: the volume is restarted";
+        self.let_go(&pool, place, record.id)?.map_err(|told| failed(&told, afresh))?;
+        let sample = self.sample(record)?;
+        if sample.different > 0 {
+            return Err(failed(&"the content of the backing device has changed", afresh));
+        }
+        let new = self.open_backing(record)?;
+        let options = VolumeOptions::from(&record.options);
+        if let Err(error) = self.runtime.swap_backing(&pool.handle, &live.reference, VolumeId(record.id), &new.device, options) {
+            self.close_backing(new);
+            return Err(failed(&error, "reconnect the right device"));
+        }
+        if let Some(old) = locked(&live.backing).replace(new) {
+            self.close_backing(old);
+        }
+        Ok(())
+    }
+
     /// Whether the device that the volume has open is no device of this machine any more.
-    pub(super) fn backing_is_gone(&self, volume: &str) -> bool {
+    fn backing_gone(&self, volume: &str) -> bool {
         let Ok(live) = self.volume(volume) else { return false };
         let backing = locked(&live.backing);
         backing.as_ref().is_some_and(|backing| backing.opened.kind() == DeviceKind::BlockDevice && backing.opened.is_gone())
     }
 
     /// Write stamps of the file system on the backing device of an attached volume.
-    pub(super) fn stamps_of(&self, record: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+    fn stamps(&self, record: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
         let opened = self.handle_of(record)?;
         // A thread that reads or flushes a device that hangs would hold up the end of the process.
         self.wait_for_backing(&*self.volume(&record.name)?)?;
@@ -159,7 +183,7 @@ impl Machine {
     ///
     /// The kernel may tell of a failed flush only once, and this is the handle that the shards flush by: so a failure here is a failure
     /// for them too. Otherwise a client's flush could succeed after data was lost.
-    pub(super) fn flush_backing_of(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+    fn flush_backing(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
         let Some((pool, place)) = &live.cached else { return Err(failed(&"the volume is running without its cache", "")) };
         let opened = self.handle_of(record)?;
@@ -172,17 +196,4 @@ impl Machine {
         }
         Err(failed(&error, "check the backing device"))
     }
-
-    /// A handle of its own, so that a device that hangs keeps nobody's lock.
-    fn handle_of(&self, record: &VolumeRecord) -> Result<device::OpenDevice, ControlError> {
-        let live = self.volume(&record.name)?;
-        let backing = locked(&live.backing);
-        let opened = backing.as_ref().map(|backing| backing.opened.another_handle());
-        opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit on open files"))
-    }
-}
-
-fn cannot_flush(path: &str, problem: &str) -> ControlError {
-    let (path, remedy) = (path.to_owned(), "check the device".to_owned());
-    ControlError::Device { path, problem: format!("it cannot flush ({problem})"), remedy, kind: Kind::Failed }
 }

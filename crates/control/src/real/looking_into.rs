@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use types::{BLOCK_BYTES, ShardIndex};
 
 impl Machine {
-    /// See [`crate::datapath::DataPath::look_into_ssd`].
+    /// See [`crate::datapath::Facts::look_into_ssd`].
     pub(super) fn content_of_ssd(&self, path: &str) -> Result<SsdContent, ControlError> {
         let ssd = devices::open(path, Access::ReadOnly)?;
         let medium = || ssd.blocking().map(SsdMedium).map_err(|e| failed(&e, "raise the limit on open files"));

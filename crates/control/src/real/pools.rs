@@ -5,10 +5,11 @@
 //! then is anything attached.
 
 use super::assembly::{self, Opened, Root, open_error};
+use super::letting_go;
 use super::notices::PoolNotices;
 use super::volumes::Backing;
 use super::{Machine, devices, disks, failed, locked};
-use crate::datapath::{DeviceUse, Life, PoolStarted};
+use crate::datapath::{DeviceUse, Life, PoolStarted, Pools, StrayedFile, Waits};
 use crate::error::ControlError;
 use crate::state::{PoolPhase, PoolRecord, VolumeRecord};
 use device::{Access, BlockingDevice, DeviceKind, OpenDevice};
@@ -80,98 +81,6 @@ impl LivePool {
 }
 
 impl Machine {
-    pub(super) fn format_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let room_at_bytes = record.disk_room.map_or(u64::MAX, |room| room.at_bytes);
-        let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes).min(room_at_bytes);
-        devices::allocate(&ssd, usable_bytes)?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let shards = shards_for(usable_bytes, cores);
-        let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
-        // Before the table of its disks could be erased with the other marks; only a new pool takes an SSD as it is.
-        if record.phase != PoolPhase::Creating {
-            disks::check_log(&mut medium, layout.ssd_bytes)?;
-        }
-        // What looks like a mark behind the log is a disk's content, and what is before it is this pool's.
-        if record.disk_room.is_none() && !matches!(record.phase, PoolPhase::Reformatting { .. }) {
-            devices::erase_signatures(&medium.0).map_err(|e| failed(&e, "check the SSD"))?;
-        }
-        disks::check_log(&mut medium, layout.ssd_bytes)?;
-        let made = match record.phase {
-            // The medium carries the pool of before, or this one: never neither.
-            PoolPhase::Reformatting { .. } => match superblock::create_anew(&mut medium, layout, record.uuid.0) {
-                // A blank one has no pool of before.
-                Err(superblock::OpenError::NoPool) => superblock::create(&mut medium, layout, record.uuid.0),
-                made => made,
-            },
-            _ => superblock::create(&mut medium, layout, record.uuid.0),
-        };
-        made.map(drop).map_err(|e| open_error(record, e))
-    }
-
-    pub(super) fn wipe_pool(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        if !Path::new(&record.ssd).exists() {
-            return Ok(());
-        }
-        let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
-        match superblock::load(&mut medium) {
-            Ok(state) if state.superblock.uuid == record.uuid.0 => {
-                let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
-                wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))?;
-                if ssd.kind() == DeviceKind::RegularFile {
-                    // The file system gets the pool's room back, and that part is blank for its next user. If it
-                    // fails, what is left is of no use. What lies behind the pool is not the pool's.
-                    let bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes);
-                    let _ = medium.0.discard(0, bytes - bytes % types::BLOCK_BYTES);
-                }
-                Ok(())
-            }
-            // Somebody else's pool, or none that can be read: not ours to wipe.
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn run_pool(&self, record: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
-        let (path, size_bytes) = (record.ssd.clone(), record.size_bytes.unwrap_or(u64::MAX));
-        let ssd = self.patiently(&record.ssd, move || {
-            let ssd = devices::open(&path, Access::ReadWrite)?;
-            devices::allocate_if_possible(&ssd, size_bytes);
-            Ok(ssd)
-        })?;
-        let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
-            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?)))
-        };
-        // Recovery waits for the SSD about as long as it computes.
-        let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-        let Opened { root, pages, shards, samples, mut started } = assembly::open(record, record.ram_bytes, &medium, threads, known)?;
-        let recovered: Vec<u64> = shards.iter().map(|shard| shard.log_end().next_group - 1).collect();
-        started.has_lost_writes = self.end_waiting_where_writes_are_lost(record.uuid, &recovered, known);
-        self.name_places(&record.name, &root, known, &started.damaged);
-        // What the shards say at once concerns a pool that is there, also for who hears it now.
-        let mut pools = locked(&self.pools);
-        let life = Life { uuid: record.uuid, session: started.session };
-        let (handle, device) = self.start_shards(record, life, &ssd, pages, shards)?;
-        for hold in root.holds() {
-            self.runtime.command(&handle, hold).map_err(|e| failed(&e, ""))?;
-        }
-        let live = LivePool {
-            name: record.name.clone(),
-            life,
-            handle,
-            started: Instant::now(),
-            samples: Mutex::new(samples),
-            lingering: Mutex::default(),
-            ssd: device,
-            opened: ssd,
-            root: Mutex::new(root),
-        };
-        pools.insert(record.name.clone(), Arc::new(live));
-        self.forget_unflushed(record.uuid);
-        Ok(started)
-    }
-
     /// Whose the places in the shards' tables are: the shards report of volumes before they are attached, too. Of those that the log lost
     /// something of they know too little.
     fn name_places(&self, pool: &str, root: &Root, known: &[VolumeRecord], damaged: &[u32]) {
@@ -180,20 +89,6 @@ impl Machine {
         let whole = known.iter().filter(|volume| !damaged.contains(&volume.id));
         let placed = whole.filter_map(|volume| Some((root.place_of(volume.id)?, volume)));
         names.extend(placed.map(|(place, volume)| ((pool.to_owned(), place.0), volume.name.clone())));
-    }
-
-    /// Whether a shard of the pool cannot write its log any more. One that does not answer is not counted.
-    pub(super) fn has_lost_log(&self, pool: &str) -> bool {
-        let Ok(pool) = self.pool(pool) else { return false };
-        let lost = Arc::new(AtomicBool::new(false));
-        let seen = lost.clone();
-        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
-            seen.fetch_or(shard.has_lost_its_log(), Ordering::Relaxed);
-        });
-        if let Err(error) = looked {
-            tracing::debug!(pool = pool.name, "not all shards say whether they have lost the SSD: {error}");
-        }
-        lost.load(Ordering::Relaxed)
     }
 }
 
@@ -214,40 +109,6 @@ impl Machine {
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(&e, ""))?;
         self.note_use(&device, DeviceUse::Ssd { pool: record.name.clone() }, Some(&handle));
         Ok((handle, device))
-    }
-
-    /// Quiesces the shards, takes them back, and (`clean`) writes the checkpoint. Volumes are detached before.
-    pub(super) fn end_pool(&self, name: &str, clean: bool) -> Result<(), ControlError> {
-        let Some(pool) = locked(&self.pools).remove(name) else { return Ok(()) };
-        self.forget_look(name);
-        if self.is_ending() {
-            self.wait_for_answer(&pool.ssd)?;
-        }
-        let shards = self.runtime.remove_pool(&pool.handle, self.patience(PATIENCE));
-        locked(&pool.lingering).drain(..).for_each(|backing| self.close_backing(backing));
-        self.close_device(&pool.ssd);
-        let shards = shards.map_err(|e| failed(&e, "the next start recovers as after a crash"))?;
-        if !clean {
-            return Ok(());
-        }
-        locked(&pool.root).checkpoint(&shards)
-    }
-
-    /// As by a crash, but for I/O that the kernel has: it is waited for, so that nothing old comes
-    /// to effect later.
-    pub(super) fn abandon_shards(&self, name: &str) -> Result<(), ControlError> {
-        let pool = self.pool(name)?;
-        self.note_unflushed(pool.life.uuid, self.acknowledged_groups(&pool));
-        self.runtime.abandon_pool(&pool.handle).map_err(|e| failed(&e, ""))?;
-        let is_of_it = |by: &DeviceUse| match by {
-            DeviceUse::Backing { pool, .. } | DeviceUse::Ssd { pool } => pool == name,
-        };
-        let deadline = Instant::now() + self.patience(PATIENCE);
-        // A device that is closed with I/O in the kernel stays locked until that has ended.
-        while Instant::now() < deadline && self.devices_waited_for().iter().any(|wait| is_of_it(&wait.by)) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
     }
 
     /// By shard with acknowledged writes that are not known to be durable: the last group of these.
@@ -330,6 +191,189 @@ fn shards_for(usable_bytes: u64, cores: usize) -> u16 {
     let for_cores = u16::try_from(cores).unwrap_or(u16::MAX).saturating_mul(SHARDS_PER_CORE).min(SHARDS_MAX);
     let for_size = u16::try_from(usable_bytes / SHARD_BYTES_GOOD).unwrap_or(u16::MAX);
     for_cores.min(for_size).max(1)
+}
+
+impl Pools for Machine {
+    fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
+        let pool = self.pool(pool).ok()?;
+        letting_go::strayed(pool.opened(), &pool.opened().descriptor_path())
+    }
+
+    fn make_file(&self, path: &str, size_bytes: u64) -> Result<(), ControlError> {
+        devices::make_file(path, size_bytes)
+    }
+
+    fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        devices::remove_file(pool)
+    }
+
+    fn format(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
+        let room_at_bytes = record.disk_room.map_or(u64::MAX, |room| room.at_bytes);
+        let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes).min(room_at_bytes);
+        devices::allocate(&ssd, usable_bytes)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let shards = shards_for(usable_bytes, cores);
+        let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        // Before the table of its disks could be erased with the other marks; only a new pool takes an SSD as it is.
+        if record.phase != PoolPhase::Creating {
+            disks::check_log(&mut medium, layout.ssd_bytes)?;
+        }
+        // What looks like a mark behind the log is a disk's content, and what is before it is this pool's.
+        if record.disk_room.is_none() && !matches!(record.phase, PoolPhase::Reformatting { .. }) {
+            devices::erase_signatures(&medium.0).map_err(|e| failed(&e, "check the SSD"))?;
+        }
+        disks::check_log(&mut medium, layout.ssd_bytes)?;
+        let made = match record.phase {
+            // The medium carries the pool of before, or this one: never neither.
+            PoolPhase::Reformatting { .. } => match superblock::create_anew(&mut medium, layout, record.uuid.0) {
+                // A blank one has no pool of before.
+                Err(superblock::OpenError::NoPool) => superblock::create(&mut medium, layout, record.uuid.0),
+                made => made,
+            },
+            _ => superblock::create(&mut medium, layout, record.uuid.0),
+        };
+        made.map(drop).map_err(|e| open_error(record, e))
+    }
+
+    fn wipe(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        if !Path::new(&record.ssd).exists() {
+            return Ok(());
+        }
+        let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        match superblock::load(&mut medium) {
+            Ok(state) if state.superblock.uuid == record.uuid.0 => {
+                let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
+                wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))?;
+                if ssd.kind() == DeviceKind::RegularFile {
+                    // The file system gets the pool's room back, and that part is blank for its next user. If it
+                    // fails, what is left is of no use. What lies behind the pool is not the pool's.
+                    let bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes);
+                    let _ = medium.0.discard(0, bytes - bytes % types::BLOCK_BYTES);
+                }
+                Ok(())
+            }
+            // Somebody else's pool, or none that can be read: not ours to wipe.
+            _ => Ok(()),
+        }
+    }
+
+    fn start_pool(&self, record: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
+        let (path, size_bytes) = (record.ssd.clone(), record.size_bytes.unwrap_or(u64::MAX));
+        let ssd = self.patiently(&record.ssd, move || {
+            let ssd = devices::open(&path, Access::ReadWrite)?;
+            devices::allocate_if_possible(&ssd, size_bytes);
+            Ok(ssd)
+        })?;
+        let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
+            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?)))
+        };
+        // Recovery waits for the SSD about as long as it computes.
+        let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+        let Opened { root, pages, shards, samples, mut started } = assembly::open(record, record.ram_bytes, &medium, threads, known)?;
+        let recovered: Vec<u64> = shards.iter().map(|shard| shard.log_end().next_group - 1).collect();
+        started.has_lost_writes = self.end_waiting_where_writes_are_lost(record.uuid, &recovered, known);
+        self.name_places(&record.name, &root, known, &started.damaged);
+        // What the shards say at once concerns a pool that is there, also for who hears it now.
+        let mut pools = locked(&self.pools);
+        let life = Life { uuid: record.uuid, session: started.session };
+        let (handle, device) = self.start_shards(record, life, &ssd, pages, shards)?;
+        for hold in root.holds() {
+            self.runtime.command(&handle, hold).map_err(|e| failed(&e, ""))?;
+        }
+        let live = LivePool {
+            name: record.name.clone(),
+            life,
+            handle,
+            started: Instant::now(),
+            samples: Mutex::new(samples),
+            lingering: Mutex::default(),
+            ssd: device,
+            opened: ssd,
+            root: Mutex::new(root),
+        };
+        pools.insert(record.name.clone(), Arc::new(live));
+        self.forget_unflushed(record.uuid);
+        Ok(started)
+    }
+
+    fn has_shards(&self, pool: &str) -> bool {
+        self.pool(pool).is_ok()
+    }
+
+    /// Whether a shard of the pool cannot write its log any more. One that does not answer is not counted.
+    fn has_lost_ssd(&self, pool: &str) -> bool {
+        let Ok(pool) = self.pool(pool) else { return false };
+        let lost = Arc::new(AtomicBool::new(false));
+        let seen = lost.clone();
+        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
+            seen.fetch_or(shard.has_lost_its_log(), Ordering::Relaxed);
+        });
+        if let Err(error) = looked {
+            tracing::debug!(pool = pool.name, "not all shards say whether they have lost the SSD: {error}");
+        }
+        lost.load(Ordering::Relaxed)
+    }
+
+    /// Quiesces the shards, takes them back, and (`clean`) writes the checkpoint. Volumes are detached before.
+    fn stop_pool(&self, name: &str, clean: bool) -> Result<(), ControlError> {
+        let Some(pool) = locked(&self.pools).remove(name) else { return Ok(()) };
+        self.forget_look(name);
+        if self.is_ending() {
+            self.wait_for_answer(&pool.ssd)?;
+        }
+        let shards = self.runtime.remove_pool(&pool.handle, self.patience(PATIENCE));
+        locked(&pool.lingering).drain(..).for_each(|backing| self.close_backing(backing));
+        self.close_device(&pool.ssd);
+        let shards = shards.map_err(|e| failed(&e, "the next start recovers as after a crash"))?;
+        if !clean {
+            return Ok(());
+        }
+        locked(&pool.root).checkpoint(&shards)
+    }
+
+    fn ssd_takes_writes(&self, path: &str, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.rewrite_first_page(path, pool)
+    }
+
+    /// As by a crash, but for I/O that the kernel has: it is waited for, so that nothing old comes
+    /// to effect later.
+    fn abandon_pool(&self, name: &str) -> Result<(), ControlError> {
+        let pool = self.pool(name)?;
+        self.note_unflushed(pool.life.uuid, self.acknowledged_groups(&pool));
+        self.runtime.abandon_pool(&pool.handle).map_err(|e| failed(&e, ""))?;
+        let is_of_it = |by: &DeviceUse| match by {
+            DeviceUse::Backing { pool, .. } | DeviceUse::Ssd { pool } => pool == name,
+        };
+        let deadline = Instant::now() + self.patience(PATIENCE);
+        // A device that is closed with I/O in the kernel stays locked until that has ended.
+        while Instant::now() < deadline && self.waiting_for().iter().any(|wait| is_of_it(&wait.by)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn ssd_failed(&self, pool: &str, life: Life) {
+        self.tell_shards(pool, life, |_| Some(Command::SsdFailed));
+    }
+
+    fn degraded_recorded(&self, pool: &str, life: Life) {
+        self.tell_shards(pool, life, |_| Some(Command::DegradedRecorded));
+    }
+
+    fn going_home(&self, pool: &str, life: Life) {
+        self.tell_shards(pool, life, |_| Some(Command::GoingHome));
+    }
+
+    fn ssd_forgotten(&self, pool: &str, life: Life, volume: &str) {
+        self.tell_shards(pool, life, |pool| Some(Command::SsdForgotten { volume: self.place_in(pool, volume)? }));
+    }
+
+    fn past_recorded(&self, pool: &str, life: Life, token: u64) {
+        self.tell_shards(pool, life, |_| Some(Command::PastRecorded { token }));
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::assembly::open_error;
 use super::{Machine, devices, failed};
+use crate::datapath::Records;
 use crate::error::{ControlError, Kind};
 use crate::on_ssd::{self, Age, PoolCopy, Said};
 use crate::state::{PoolRecord, VolumeRecord};
@@ -11,22 +12,6 @@ use engine::{records, superblock};
 use format::Superblock;
 use format::records::PoolRecords;
 use runtime::SsdMedium;
-
-impl Machine {
-    /// See [`crate::datapath::DataPath::write_records`].
-    pub(super) fn put_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        self.pool(&pool.name)?.with_medium(|medium| write(medium, pool, content))
-    }
-}
-
-impl Machine {
-    /// See [`crate::datapath::DataPath::write_records_at_rest`].
-    pub(super) fn put_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
-        let medium = ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
-        write_at_rest(&mut SsdMedium(medium), pool, content)
-    }
-}
 
 /// Writes the copy on the SSD of a pool that has stopped in order, and that nobody has started since: its session says so. A pool with packed blocks
 /// leaves no checkpoint, so the mark of one does not count.
@@ -74,4 +59,18 @@ pub(crate) fn check_age(
         Age::Older(why) => return Err(ControlError::OlderState { path: pool.ssd.clone(), why }),
     }
     Ok((said.serial, warnings))
+}
+
+impl Records for Machine {
+    /// See [`crate::datapath::Records::write_records`].
+    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        self.pool(&pool.name)?.with_medium(|medium| write(medium, pool, content))
+    }
+
+    /// See [`crate::datapath::Records::write_records_at_rest`].
+    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
+        let medium = ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        write_at_rest(&mut SsdMedium(medium), pool, content)
+    }
 }

@@ -1,6 +1,7 @@
 //! Shares on this machine: by the kernel's targets, or tgt.
 
 use super::{Machine, failed};
+use crate::datapath::Shares;
 use crate::error::ControlError;
 use crate::state::{ShareRecord, VolumeRecord};
 use crate::store;
@@ -12,50 +13,8 @@ use targets::{Access, Chap, Look, Offered, Protocol, Share, TargetError, Targets
 const ENDING_LIMIT: Duration = Duration::from_secs(5);
 
 impl Machine {
-    pub(super) fn offer_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
-        let chap = share.chap_file.as_ref().map(|path| {
-            let wrong = |error: targets::chap::ChapError| ControlError::BadOption {
-                option: "--chap",
-                problem: format!("{path} {}", error.problem),
-                remedy: error.remedy,
-            };
-            Chap::read(Path::new(path)).map_err(wrong)
-        });
-        let share = Share { chap: chap.transpose()?, ..without_secrets(volume, share, device) };
-        let offered = self.targets.offer(&share).map_err(|error| told(volume, share.protocol, &error))?;
-        self.exporters.note_shared(&super::exports::volume_of(volume), true);
-        Ok(offered)
-    }
-
-    pub(super) fn withdraw_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
-        // When the daemon ends, what still waits ends with the block device.
-        let targets = match self.site.end_by.get() {
-            Some(_) => self.targets.clone().with_limits(ENDING_LIMIT, ENDING_LIMIT),
-            None => self.targets.clone(),
-        };
-        let removed = targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
-        let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
-        if !others {
-            self.exporters.note_shared(&super::exports::volume_of(volume), false);
-        }
-        removed
-    }
-
-    pub(super) fn look_at_target(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
-        let look = self.targets.look(&without_secrets(volume, share, device), share.chap_file.is_some());
-        look.map_err(|error| told(volume, share.protocol, &error))
-    }
-
     fn is_offered(&self, volume: &VolumeRecord, protocol: Protocol) -> bool {
         self.targets.is_offered(protocol, &volume.name, volume.uuid.0)
-    }
-
-    pub(super) fn connected_to(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
-        self.targets.connected(protocol, volume.uuid.0).map_err(|error| told(volume, protocol, &error))
-    }
-
-    pub(super) fn tell_new_size(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
-        self.targets.refresh(protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
     }
 }
 
@@ -114,4 +73,48 @@ pub(super) fn targets_of(export_directory: &Path) -> Targets {
 
 fn told(volume: &VolumeRecord, protocol: Protocol, error: &TargetError) -> ControlError {
     ControlError::share(&volume.name, protocol, &error.to_string(), &error.remedy())
+}
+
+impl Shares for Machine {
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
+        let chap = share.chap_file.as_ref().map(|path| {
+            let wrong = |error: targets::chap::ChapError| ControlError::BadOption {
+                option: "--chap",
+                problem: format!("{path} {}", error.problem),
+                remedy: error.remedy,
+            };
+            Chap::read(Path::new(path)).map_err(wrong)
+        });
+        let share = Share { chap: chap.transpose()?, ..without_secrets(volume, share, device) };
+        let offered = self.targets.offer(&share).map_err(|error| told(volume, share.protocol, &error))?;
+        self.exporters.note_shared(&super::exports::volume_of(volume), true);
+        Ok(offered)
+    }
+
+    fn unshare(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
+        // When the daemon ends, what still waits ends with the block device.
+        let targets = match self.site.end_by.get() {
+            Some(_) => self.targets.clone().with_limits(ENDING_LIMIT, ENDING_LIMIT),
+            None => self.targets.clone(),
+        };
+        let removed = targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
+        let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
+        if !others {
+            self.exporters.note_shared(&super::exports::volume_of(volume), false);
+        }
+        removed
+    }
+
+    fn look_at_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
+        let look = self.targets.look(&without_secrets(volume, share, device), share.chap_file.is_some());
+        look.map_err(|error| told(volume, share.protocol, &error))
+    }
+
+    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
+        self.targets.connected(protocol, volume.uuid.0).map_err(|error| told(volume, protocol, &error))
+    }
+
+    fn refresh_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
+        self.targets.refresh(protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
+    }
 }

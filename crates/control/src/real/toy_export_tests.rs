@@ -1,8 +1,8 @@
 //! A new export, as its author would write it: one exporter and one way. Clients connect to a Unix socket, send the number of a block, and
 //! get the block.
 
-use super::{DataPath, Machine, MachineOptions};
-use crate::datapath::{Absence, Withdrawal};
+use super::{Machine, MachineOptions};
+use crate::datapath::{Absence, Exports, Volumes, Withdrawal};
 use crate::options::Options;
 use crate::state::{VolumeRecord, samples};
 use crate::words::Export;

@@ -3,7 +3,7 @@
 use super::exports::{owner, volume_of};
 use super::pools::LivePool;
 use super::{Machine, devices, failed, locked};
-use crate::datapath::{DeviceUse, Pending, Sample};
+use crate::datapath::{DeviceUse, Pending, Sample, Volumes};
 use crate::error::ControlError;
 use crate::state::VolumeRecord;
 use device::{Access, BlockingDevice, DeviceSpec, OpenDevice};
@@ -67,69 +67,6 @@ impl Machine {
         self.close_device(&backing.device);
     }
 
-    pub(super) fn attach_alone(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let backing = self.open_backing(record)?;
-        let options = BareVolumeOptions { name: record.name.clone(), read_only: record.options.read_only };
-        let reference = match self.runtime.add_bare_volume(&backing.device, options) {
-            Ok(reference) => reference,
-            Err(error) => {
-                self.close_backing(backing);
-                return Err(failed(&error, ""));
-            }
-        };
-        let live = LiveVolume { owner: owner(record), reference, backing: Mutex::new(Some(backing)), cached: None };
-        locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
-        Ok(())
-    }
-
-    pub(super) fn attach_cached(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let pool = self.pool(&record.pool)?;
-        let backing = self.open_backing(record)?;
-        let place = match self.enter_volume(&pool, record) {
-            Ok(place) => place,
-            Err(error) => {
-                self.close_backing(backing);
-                return Err(error);
-            }
-        };
-        locked(&self.names_by_place).insert((record.pool.clone(), place.0), record.name.clone());
-        let attach = AttachOptions {
-            name: record.name.clone(),
-            index: place,
-            id: VolumeId(record.id),
-            backing: backing.device.clone(),
-            options: VolumeOptions::from(&record.options),
-        };
-        let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
-        let backing = Mutex::new(Some(backing));
-        let live = LiveVolume { owner: owner(record), reference, backing, cached: Some((pool, place)) };
-        locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
-        Ok(())
-    }
-
-    /// Requests end; then the blocks are forgotten, or kept for the pool's stop. In the second case the shards may still destage, so the
-    /// backing device stays open until the pool has stopped.
-    pub(super) fn detach_volume(&self, record: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
-        let live = self.volume(&record.name)?;
-        let patience = self.patience(PATIENCE);
-        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "check the backing device, then try again"))?;
-        if self.is_ending() {
-            self.wait_for_backing(&live)?;
-        }
-        if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
-            self.forget_place(pool, *place, record.id)?;
-        }
-        self.exporters.detached(&volume_of(record));
-        locked(&self.volumes).remove(&record.name);
-        let backing = locked(&live.backing).take();
-        match (&live.cached, backing) {
-            (Some((pool, _)), Some(backing)) if !forget => locked(&pool.lingering).push(backing),
-            (_, Some(backing)) => self.close_backing(backing),
-            (_, None) => {}
-        }
-        Ok(())
-    }
-
     /// Waits until the backing device of the volume answers a read. A volume that is going has none.
     pub(super) fn wait_for_backing(&self, live: &LiveVolume) -> Result<(), ControlError> {
         let device = locked(&live.backing).as_ref().map(|backing| backing.device.clone());
@@ -143,32 +80,6 @@ impl Machine {
         self.runtime.clear_backing(&pool.handle, place).map_err(|e| failed(&e, ""))?;
         self.leave_place(pool, id);
         Ok(())
-    }
-
-    pub(super) fn forget_volume(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let pool = self.pool(&record.pool)?;
-        match self.place_of(&pool, record.id) {
-            Some(place) => self.forget_place(&pool, place, record.id),
-            None => Ok(()),
-        }
-    }
-
-    /// One shard's flush failed; the others must not go on with that device.
-    pub(super) fn tell_backing_failed(&self, volume: &str) -> bool {
-        let Ok(live) = self.volume(volume) else { return false };
-        let Some((pool, place)) = &live.cached else { return false };
-        let (place, failed) = (*place, Arc::new(AtomicBool::new(false)));
-        let seen = failed.clone();
-        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
-            seen.fetch_or(shard.backing_has_failed(place), Ordering::Relaxed);
-        });
-        if looked.is_ok() && !failed.load(Ordering::Relaxed) {
-            return false;
-        }
-        if let Err(error) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: place }) {
-            tracing::error!(volume, "the shards cannot be informed that the backing device failed: {error}");
-        }
-        true
     }
 
     fn run(&self, pool: &LivePool, what: &'static str, command: Command) -> Result<(), ControlError> {
@@ -189,35 +100,6 @@ impl Machine {
         Ok((live, pool, place))
     }
 
-    /// Compares blocks that the pool's start found clean with the backing device.
-    pub(super) fn sample_volume(&self, record: &VolumeRecord) -> Result<Sample, ControlError> {
-        let pool = self.pool(&record.pool)?;
-        // Kept until all of it compares: a volume that was refused, or could not be read, is compared again when it is asked for again.
-        let Some(wanted) = locked(&pool.samples).get(&record.id).cloned() else {
-            return Ok(Sample::default());
-        };
-        let (spec, id) = (devices::parse(&record.backing)?, VolumeId(record.id));
-        let sample = self.patiently(&record.backing, move || compare(&spec, id, &wanted))?;
-        if sample.different == 0 {
-            // From now on clients write.
-            locked(&pool.samples).remove(&record.id);
-        }
-        Ok(sample)
-    }
-
-    pub(super) fn void_past_blocks(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let pool = self.pool(&record.pool)?;
-        // Without a place the log holds nothing of it.
-        let Some(place) = self.place_of(&pool, record.id) else { return Ok(()) };
-        let past = record.past.iter().map(|(first, end)| *first..*end).collect();
-        self.run(&pool, "forget what was written past the SSD", Command::VoidPast { token: 0, volume: place, past })
-    }
-
-    pub(super) fn drop_clean_blocks(&self, record: &VolumeRecord) -> Result<(), ControlError> {
-        let (_, pool, place) = self.cached(record)?;
-        self.run(&pool, "drop the clean cache", Command::DropClean { token: 0, volume: place })
-    }
-
     pub(super) fn change_options(&self, record: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
         let (live, pool, _) = self.cached(record)?;
         let opened_read_only = locked(&live.backing).as_ref().is_some_and(|backing| backing.opened.access() == Access::ReadOnly);
@@ -233,15 +115,6 @@ impl Machine {
         let ticket = self
             .runtime
             .set_options(&pool.handle, &live.reference, VolumeOptions::from(&record.options))
-            .map_err(|e| failed(&e, "see the log, then try again"))?;
-        Ok(Box::new(TicketPending(ticket)))
-    }
-
-    pub(super) fn begin_destage(&self, record: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
-        let (_, pool, place) = self.cached(record)?;
-        let ticket = self
-            .runtime
-            .command(&pool.handle, Command::Destage { token: 0, volume: place })
             .map_err(|e| failed(&e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
@@ -287,6 +160,142 @@ impl Pending for TicketPending {
 
     fn cancel(&mut self) {
         self.0.cancel();
+    }
+}
+
+impl Volumes for Machine {
+    fn void_past(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&record.pool)?;
+        // Without a place the log holds nothing of it.
+        let Some(place) = self.place_of(&pool, record.id) else { return Ok(()) };
+        let past = record.past.iter().map(|(first, end)| *first..*end).collect();
+        self.run(&pool, "forget what was written past the SSD", Command::VoidPast { token: 0, volume: place, past })
+    }
+
+    /// One shard's flush failed; the others must not go on with that device.
+    fn backing_failed(&self, volume: &str) -> bool {
+        let Ok(live) = self.volume(volume) else { return false };
+        let Some((pool, place)) = &live.cached else { return false };
+        let (place, failed) = (*place, Arc::new(AtomicBool::new(false)));
+        let seen = failed.clone();
+        let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
+            seen.fetch_or(shard.backing_has_failed(place), Ordering::Relaxed);
+        });
+        if looked.is_ok() && !failed.load(Ordering::Relaxed) {
+            return false;
+        }
+        if let Err(error) = self.runtime.command(&pool.handle, Command::BackingFailed { volume: place }) {
+            tracing::error!(volume, "the shards cannot be informed that the backing device failed: {error}");
+        }
+        true
+    }
+
+    fn attach(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&record.pool)?;
+        let backing = self.open_backing(record)?;
+        let place = match self.enter_volume(&pool, record) {
+            Ok(place) => place,
+            Err(error) => {
+                self.close_backing(backing);
+                return Err(error);
+            }
+        };
+        locked(&self.names_by_place).insert((record.pool.clone(), place.0), record.name.clone());
+        let attach = AttachOptions {
+            name: record.name.clone(),
+            index: place,
+            id: VolumeId(record.id),
+            backing: backing.device.clone(),
+            options: VolumeOptions::from(&record.options),
+        };
+        let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
+        let backing = Mutex::new(Some(backing));
+        let live = LiveVolume { owner: owner(record), reference, backing, cached: Some((pool, place)) };
+        locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
+        Ok(())
+    }
+
+    fn attach_bare(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let backing = self.open_backing(record)?;
+        let options = BareVolumeOptions { name: record.name.clone(), read_only: record.options.read_only };
+        let reference = match self.runtime.add_bare_volume(&backing.device, options) {
+            Ok(reference) => reference,
+            Err(error) => {
+                self.close_backing(backing);
+                return Err(failed(&error, ""));
+            }
+        };
+        let live = LiveVolume { owner: owner(record), reference, backing: Mutex::new(Some(backing)), cached: None };
+        locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
+        Ok(())
+    }
+
+    /// Requests end; then the blocks are forgotten, or kept for the pool's stop. In the second case the shards may still destage, so the
+    /// backing device stays open until the pool has stopped.
+    fn detach(&self, record: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
+        let live = self.volume(&record.name)?;
+        let patience = self.patience(PATIENCE);
+        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "check the backing device, then try again"))?;
+        if self.is_ending() {
+            self.wait_for_backing(&live)?;
+        }
+        if let Some((pool, place)) = live.cached.as_ref().filter(|_| forget) {
+            self.forget_place(pool, *place, record.id)?;
+        }
+        self.exporters.detached(&volume_of(record));
+        locked(&self.volumes).remove(&record.name);
+        let backing = locked(&live.backing).take();
+        match (&live.cached, backing) {
+            (Some((pool, _)), Some(backing)) if !forget => locked(&pool.lingering).push(backing),
+            (_, Some(backing)) => self.close_backing(backing),
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    fn forget(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let pool = self.pool(&record.pool)?;
+        match self.place_of(&pool, record.id) {
+            Some(place) => self.forget_place(&pool, place, record.id),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares blocks that the pool's start found clean with the backing device.
+    fn sample(&self, record: &VolumeRecord) -> Result<Sample, ControlError> {
+        let pool = self.pool(&record.pool)?;
+        // Kept until all of it compares: a volume that was refused, or could not be read, is compared again when it is asked for again.
+        let Some(wanted) = locked(&pool.samples).get(&record.id).cloned() else {
+            return Ok(Sample::default());
+        };
+        let (spec, id) = (devices::parse(&record.backing)?, VolumeId(record.id));
+        let sample = self.patiently(&record.backing, move || compare(&spec, id, &wanted))?;
+        if sample.different == 0 {
+            // From now on clients write.
+            locked(&pool.samples).remove(&record.id);
+        }
+        Ok(sample)
+    }
+
+    fn drop_clean(&self, record: &VolumeRecord) -> Result<(), ControlError> {
+        let (_, pool, place) = self.cached(record)?;
+        self.run(&pool, "drop the clean cache", Command::DropClean { token: 0, volume: place })
+    }
+
+    fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let pending = self.change_options(volume)?;
+        // Last: a change that fails leaves the names that were in force.
+        self.exporters.set_names(&volume_of(volume));
+        Ok(pending)
+    }
+
+    fn destage(&self, record: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        let (_, pool, place) = self.cached(record)?;
+        let ticket = self
+            .runtime
+            .command(&pool.handle, Command::Destage { token: 0, volume: place })
+            .map_err(|e| failed(&e, "see the log, then try again"))?;
+        Ok(Box::new(TicketPending(ticket)))
     }
 }
 

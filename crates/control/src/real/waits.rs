@@ -1,8 +1,9 @@
 //! Waiting for devices, with a limit: what is waited for, what is given up, and blocking calls that may never come back.
 
 use super::{Machine, devices, failed, locked};
-use crate::datapath::{DeviceFacts, DeviceUse, WaitingFor};
+use crate::datapath::{DeviceFacts, DeviceUse, WaitingFor, Waits};
 use crate::error::{ControlError, Kind};
+use crate::state::VolumeRecord;
 use runtime::{DeviceRef, PoolRef};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -135,8 +136,14 @@ impl Machine {
     pub(super) fn is_given_up(&self, device: &DeviceRef) -> bool {
         locked(&self.in_use).iter().any(|used| used.is_given_up && used.device.is(device))
     }
+}
 
-    pub(super) fn devices_waited_for(&self) -> Vec<WaitingFor> {
+impl Waits for Machine {
+    fn end_by(&self, at: Instant) {
+        self.site.end_by.get_or_init(|| at);
+    }
+
+    fn waiting_for(&self) -> Vec<WaitingFor> {
         let waiting = match self.runtime.waiting_devices(PATIENCE) {
             Ok(waiting) => waiting,
             Err(error) => {
@@ -158,7 +165,16 @@ impl Machine {
         known.collect()
     }
 
-    pub(super) fn give_up_device(&self, by: &DeviceUse) -> Result<(), ControlError> {
+    fn answers(&self, volume: &VolumeRecord, patience: Duration) -> Result<(), ControlError> {
+        let device = locked(&self.volume(&volume.name)?.backing).as_ref().map(|backing| backing.device.clone());
+        device.map_or(Ok(()), |device| self.wait_for_answer_within(&device, patience))
+    }
+
+    fn ssd_answers(&self, pool: &str, patience: Duration) -> Result<(), ControlError> {
+        self.wait_for_answer_within(&self.pool(pool)?.ssd, patience)
+    }
+
+    fn give_up(&self, by: &DeviceUse) -> Result<(), ControlError> {
         let found = locked(&self.in_use).iter().find(|used| used.by == *by).map(|used| (used.device.clone(), used.pool.clone()));
         let Some((device, pool)) = found else { return Ok(()) };
         if let Some(pool) = pool {

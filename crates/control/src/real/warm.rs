@@ -4,6 +4,7 @@
 //! is judged as ever.
 
 use super::{Machine, failed};
+use crate::datapath::Warming;
 use crate::error::ControlError;
 use crate::preload::Piece;
 use crate::state::VolumeRecord;
@@ -22,31 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many pieces, from the first on, were read, and whether a read failed.
 type Ended = (usize, Result<(), RequestError>);
-
-impl Machine {
-    pub(super) fn warm_pieces(&self, record: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
-        let volume = match self.volume(&record.name) {
-            Ok(volume) => volume.reference.clone(),
-            Err(error) => return (0, Err(error)),
-        };
-        let (done, ended) = channel();
-        let waiting = pieces.iter().copied().enumerate().collect();
-        let warmer = Warmer { volume, waiting, under_way: BTreeSet::new(), failed: None, result: Ok(()), pieces: pieces.len(), done };
-        let group = self.runtime.add_endpoint(Box::new(warmer));
-        match ended.recv_timeout(PATIENCE) {
-            Ok((count, result)) => {
-                let told = |error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again");
-                (count, result.map_err(told))
-            }
-            Err(_) => {
-                if let Err(error) = self.runtime.stop_endpoints(&group, Duration::ZERO) {
-                    return (0, Err(failed(&error, "")));
-                }
-                (0, Err(failed(&"the backing device does not answer", "check it, then try again")))
-            }
-        }
-    }
-}
 
 struct Warmer {
     volume: VolumeRef,
@@ -118,6 +94,35 @@ impl Endpoint for Warmer {
         if self.under_way.is_empty() {
             self.go_on(cx);
         }
+    }
+}
+
+impl Warming for Machine {
+    fn warm(&self, record: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+        let volume = match self.volume(&record.name) {
+            Ok(volume) => volume.reference.clone(),
+            Err(error) => return (0, Err(error)),
+        };
+        let (done, ended) = channel();
+        let waiting = pieces.iter().copied().enumerate().collect();
+        let warmer = Warmer { volume, waiting, under_way: BTreeSet::new(), failed: None, result: Ok(()), pieces: pieces.len(), done };
+        let group = self.runtime.add_endpoint(Box::new(warmer));
+        match ended.recv_timeout(PATIENCE) {
+            Ok((count, result)) => {
+                let told = |error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again");
+                (count, result.map_err(told))
+            }
+            Err(_) => {
+                if let Err(error) = self.runtime.stop_endpoints(&group, Duration::ZERO) {
+                    return (0, Err(failed(&error, "")));
+                }
+                (0, Err(failed(&"the backing device does not answer", "check it, then try again")))
+            }
+        }
+    }
+
+    fn piece_bytes_max(&self, volume: &VolumeRecord) -> u64 {
+        self.volume(&volume.name).map_or(types::EXTENT_BYTES, |volume| u64::from(volume.reference.request_bytes_max()))
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Load, Loaded, Watch};
 use crate::result::{CacheFigures, Second};
 use crate::stage::Backing;
 use crate::trouble::Trouble;
-use control::datapath::{DataPath, Notice};
+use control::datapath::{Counters, Exports, Facts, Notice, Pools, Volumes, Warming};
 use control::options::Options;
 use control::preload::Plan;
 use control::real::{Machine, MachineOptions};

@@ -12,7 +12,10 @@ pub use hardware::{Access, Fate, Hardware};
 
 use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
-use crate::datapath::{CheckedPart, DataPath, DeviceFacts, FoundDevice, Inspected, Life, Offer, Pending, PoolStarted, Sample, Withdrawal};
+use crate::datapath::{
+    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Disks, Exports, Facts, FoundDevice, Growth, Inspected, Life, Offer,
+    Pending, PoolStarted, Pools, Records, Sample, Shares, Taps, Volumes, Waits, Warming, Withdrawal,
+};
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained, spread_heat};
@@ -278,7 +281,7 @@ impl World {
     }
 }
 
-impl DataPath for World {
+impl Facts for World {
     fn mapped(&self) -> &dyn MappedDevices {
         unreachable!("no volume is attached to a mapped device here")
     }
@@ -318,6 +321,20 @@ impl DataPath for World {
         Ok(self.bytes(path, 0, size_bytes).iter().all(|byte| *byte == 0))
     }
 
+    fn find_ssd(&self, _uuid: Uuid) -> Option<String> {
+        None
+    }
+
+    fn find_backing(&self, _spec: &str, _wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
+        Vec::new()
+    }
+
+    fn device_mark(&self, _spec: &str) -> u64 {
+        0
+    }
+}
+
+impl Pools for World {
     fn make_file(&self, path: &str, _size_bytes: u64) -> Result<(), ControlError> {
         Err(told(path, "no files can be made here"))
     }
@@ -380,14 +397,6 @@ impl DataPath for World {
         Ok(started)
     }
 
-    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        self.engine(|engine| records::write(engine.root.medium(), pool, content))?
-    }
-
-    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        records::write_at_rest(&mut self.blocking(&pool.ssd), pool, content)
-    }
-
     fn stop_pool(&self, _pool: &str, clean: bool) -> Result<(), ControlError> {
         if locked(&self.running).engine.is_none() {
             return Ok(());
@@ -397,14 +406,6 @@ impl DataPath for World {
         quiet?;
         let shards: Vec<_> = engine.part.into_shards().into_iter().map(|(_, shard)| shard).collect();
         if clean { engine.root.checkpoint(&shards) } else { Ok(()) }
-    }
-
-    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        match &mut locked(&self.running).engine {
-            Some(engine) if engine.life.uuid == pool.uuid => engine.set_content(pool.content),
-            _ => {}
-        }
-        Ok(())
     }
 
     fn ssd_failed(&self, _pool: &str, _life: Life) {
@@ -424,15 +425,47 @@ impl DataPath for World {
         drop(self.engine(|engine| engine.tell(&Command::PastRecorded { token })));
     }
 
+    fn degraded_recorded(&self, _pool: &str, _life: Life) {
+        // A pool that stopped meanwhile needs not be told.
+        drop(self.engine(|engine| engine.tell(&Command::DegradedRecorded)));
+    }
+}
+
+impl Records for World {
+    fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        self.engine(|engine| records::write(engine.root.medium(), pool, content))?
+    }
+
+    fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
+        records::write_at_rest(&mut self.blocking(&pool.ssd), pool, content)
+    }
+}
+
+impl Contents for World {
+    fn set_content(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        match &mut locked(&self.running).engine {
+            Some(engine) if engine.life.uuid == pool.uuid => engine.set_content(pool.content),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Checks for World {
+    fn check_part(&self, pool: &PoolRecord, _part: u32, _stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
+        Err(told(&pool.ssd, "the modelled machine is not checked"))
+    }
+
+    fn check_at_rest(&self, pool: &PoolRecord, _progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
+        Err(told(&pool.ssd, "the modelled machine is not checked"))
+    }
+}
+
+impl Volumes for World {
     fn void_past(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let Ok(Some(place)) = self.engine(|engine| engine.root.place_of(volume.id)) else { return Ok(()) };
         let past: Vec<_> = volume.past.iter().map(|(first, end)| *first..*end).collect();
         self.run(|token| Command::VoidPast { token, volume: place, past: past.clone() })
-    }
-
-    fn degraded_recorded(&self, _pool: &str, _life: Life) {
-        // A pool that stopped meanwhile needs not be told.
-        drop(self.engine(|engine| engine.tell(&Command::DegradedRecorded)));
     }
 
     fn backing_failed(&self, volume: &str) -> bool {
@@ -445,55 +478,6 @@ impl DataPath for World {
             failed
         };
         self.engine(tell).unwrap_or(false)
-    }
-
-    fn find_ssd(&self, _uuid: Uuid) -> Option<String> {
-        None
-    }
-
-    fn find_backing(&self, _spec: &str, _wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
-        Vec::new()
-    }
-
-    fn device_mark(&self, _spec: &str) -> u64 {
-        0
-    }
-
-    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
-        let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
-        self.engine(|engine| engine.withdrawn.insert(place.0))?;
-        // A device that failed is let go all the same.
-        let token = self.engine(|engine| engine.command(|token| Command::Release { token, volume: place }))?;
-        let _ended = self.wait(|engine| engine.ended(token))?;
-        self.engine(|engine| {
-            engine.samples.insert(volume.id, assembly::samples_of_shards(engine.shards(), place));
-            engine.backing.remove(&place.0);
-        })?;
-        Ok(None)
-    }
-
-    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        Err(World::not_attached(volume))
-    }
-
-    fn backing_gone(&self, _volume: &str) -> bool {
-        false
-    }
-
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
-        unreachable!("this world has no disks, nor {}", disk.name)
-    }
-
-    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
-        unreachable!("the devices of this world keep their size, also that of {}", volume.name)
-    }
-
-    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
-        Err(World::not_attached(volume))
-    }
-
-    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
-        self.open_backing(&volume.backing)
     }
 
     fn attach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
@@ -568,26 +552,52 @@ impl DataPath for World {
         let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
         self.ticket(|token| Command::Destage { token, volume: place })
     }
+}
 
-    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
-        for (nth, piece) in pieces.iter().enumerate() {
-            for block in piece.at_bytes / BLOCK_BYTES..piece.end_bytes() / BLOCK_BYTES {
-                if let Err(error) = self.read_to_warm(&volume.name, block, piece.is_kept) {
-                    return (nth, Err(told(&volume.backing, &format!("a read failed ({error:?})"))));
-                }
-            }
-        }
-        (pieces.len(), Ok(()))
+impl Backings for World {
+    fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
+        let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
+        self.engine(|engine| engine.withdrawn.insert(place.0))?;
+        // A device that failed is let go all the same.
+        let token = self.engine(|engine| engine.command(|token| Command::Release { token, volume: place }))?;
+        let _ended = self.wait(|engine| engine.ended(token))?;
+        self.engine(|engine| {
+            engine.samples.insert(volume.id, assembly::samples_of_shards(engine.shards(), place));
+            engine.backing.remove(&place.0);
+        })?;
+        Ok(None)
     }
 
-    fn check_part(&self, pool: &PoolRecord, _part: u32, _stop: &AtomicBool) -> Result<CheckedPart, ControlError> {
-        Err(told(&pool.ssd, "the modelled machine is not checked"))
+    fn reattach(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        Err(World::not_attached(volume))
     }
 
-    fn check_at_rest(&self, pool: &PoolRecord, _progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
-        Err(told(&pool.ssd, "the modelled machine is not checked"))
+    fn backing_gone(&self, _volume: &str) -> bool {
+        false
     }
 
+    fn stamps(&self, volume: &VolumeRecord) -> Result<Vec<Fact>, ControlError> {
+        Err(World::not_attached(volume))
+    }
+
+    fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
+        self.open_backing(&volume.backing)
+    }
+}
+
+impl Growth for World {
+    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
+        unreachable!("the devices of this world keep their size, also that of {}", volume.name)
+    }
+}
+
+impl Disks for World {
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
+        unreachable!("this world has no disks, nor {}", disk.name)
+    }
+}
+
+impl Exports for World {
     fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
         Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
     }
@@ -601,7 +611,28 @@ impl DataPath for World {
     }
 
     fn finish(&self) {}
+}
 
+impl Shares for World {}
+
+impl Waits for World {}
+
+impl Taps for World {}
+
+impl Warming for World {
+    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
+        for (nth, piece) in pieces.iter().enumerate() {
+            for block in piece.at_bytes / BLOCK_BYTES..piece.end_bytes() / BLOCK_BYTES {
+                if let Err(error) = self.read_to_warm(&volume.name, block, piece.is_kept) {
+                    return (nth, Err(told(&volume.backing, &format!("a read failed ({error:?})"))));
+                }
+            }
+        }
+        (pieces.len(), Ok(()))
+    }
+}
+
+impl Counters for World {
     fn volume_stats(&self, volume: &str) -> VolumeStats {
         let running = locked(&self.running);
         let Some((place, engine)) = running.place(volume).zip(running.engine.as_ref()) else { return VolumeStats::default() };
@@ -665,7 +696,6 @@ impl DataPath for World {
         })
     }
 }
-
 impl Store for World {
     fn load(&mut self) -> Result<Loaded, ControlError> {
         Ok(Loaded { state: self.saved(), warning: None })

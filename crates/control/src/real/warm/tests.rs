@@ -2,7 +2,7 @@
 
 use super::super::MachineOptions;
 use super::*;
-use crate::datapath::DataPath;
+use crate::datapath::{Counters, Exports, Pools, Volumes};
 use crate::options::Options;
 use crate::preload::Plan;
 use crate::state::samples;
