@@ -117,6 +117,13 @@ mod tests {
     }
 
     #[test]
+    fn every_server_with_a_word_has_a_client() {
+        for engine in Engine::ALL {
+            assert_eq!(client_of(*engine).is_some(), engine.facts().server.is_some(), "{engine:?}");
+        }
+    }
+
+    #[test]
     fn a_client_that_is_missing_is_a_sentence() {
         let trouble = Clients::default().of(&postgres::Postgres).expect_err("none");
         assert_eq!(trouble.reason, Reason::NoClient);

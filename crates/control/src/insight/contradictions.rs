@@ -17,12 +17,12 @@ const FRUITLESS_MAX: u32 = 5;
 
 /// Where a page lies that does not fit, and what was known to lie there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct Misfit {
     offset_bytes: u64,
     known: Option<(ObjectId, u64)>,
 }
 
-impl Place {
+impl Misfit {
     fn is_explained(&self, found: &Found) -> bool {
         found.at(self.offset_bytes) != self.known
     }
@@ -35,9 +35,9 @@ pub struct Contradictions {
     /// When the first of them came.
     since_ms: u64,
     /// Where the first and the latest of them lie, since the last look began, and what looks before have not explained.
-    places: Vec<Place>,
+    places: Vec<Misfit>,
     /// What the look under way is to explain, and how many pages that stands for.
-    asked: Vec<Place>,
+    asked: Vec<Misfit>,
     asked_count: u64,
     /// Looks in a row that explained nothing.
     fruitless: u32,
@@ -52,10 +52,10 @@ impl Contradictions {
             self.since_ms = now_ms;
         }
         self.count += 1;
-        self.remember(Place { offset_bytes, known: found.at(offset_bytes) });
+        self.remember(Misfit { offset_bytes, known: found.at(offset_bytes) });
     }
 
-    fn remember(&mut self, place: Place) {
+    fn remember(&mut self, place: Misfit) {
         if self.places.contains(&place) {
             return;
         }
@@ -93,7 +93,7 @@ impl Contradictions {
         let asks_again = self.fruitless < FRUITLESS_MAX;
         for (places, count) in [Some(asked).filter(|_| asks_again), Some(came)].into_iter().flatten() {
             let all = places.len() as u64;
-            let left: Vec<Place> = places.into_iter().filter(|place| !place.is_explained(found)).collect();
+            let left: Vec<Misfit> = places.into_iter().filter(|place| !place.is_explained(found)).collect();
             // The places stand for all that came.
             self.count += (count * left.len() as u64).checked_div(all).unwrap_or(0);
             left.into_iter().for_each(|place| self.remember(place));

@@ -44,7 +44,7 @@ pub(super) struct Told {
 }
 
 /// An application that was found, and on which volume.
-struct Place {
+struct FoundApplication {
     volume: String,
     application: Application,
     found: Arc<Found>,
@@ -209,13 +209,13 @@ impl Manager {
     }
 
     /// The application of that number.
-    fn place_of(&self, id: u32, volume: Option<&str>) -> Result<Place, ControlError> {
+    fn place_of(&self, id: u32, volume: Option<&str>) -> Result<FoundApplication, ControlError> {
         let insight = self.insight();
         let mut places = Vec::new();
         for (name, objects) in insight.objects().filter(|(name, _)| volume.is_none_or(|volume| volume == name.as_str())) {
             let Some(found) = objects.found() else { continue };
             let applications = found.applications.iter().filter(|application| application.id.0 == id);
-            places.extend(applications.map(|application| Place {
+            places.extend(applications.map(|application| FoundApplication {
                 volume: name.clone(),
                 application: application.clone(),
                 found: found.clone(),

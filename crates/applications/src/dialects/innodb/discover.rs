@@ -156,7 +156,7 @@ async fn names(source: &mut Source<'_>, system: &[DataFile], spaces: &[Space], e
 /// by whoever tells it.
 fn complete(names: &mut BTreeMap<(u32, u64), Name>, told: Option<&ServerNames>) {
     for (key, name) in told.into_iter().flat_map(|told| told.list().iter()) {
-        if !names.get(&key).is_some_and(|known| known.kind == ObjectKind::Dictionary) {
+        if names.get(&key).is_none_or(|known| known.kind != ObjectKind::Dictionary) {
             names.insert(key, name.clone());
         }
     }
