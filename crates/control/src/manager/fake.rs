@@ -5,9 +5,8 @@
 //! volume stands for its data: clients write version numbers.
 
 use crate::datapath::{
-    Absence, Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, DeviceUse, Disks, Exports, Facts, FoundDevice, Growth,
-    Inspected, Life, Offer, Pending, PoolStarted, Pools, Records, Sample, Shares, StrayedFile, Taps, Volumes, WaitingFor, Waits, Warming,
-    Withdrawal,
+    Absence, Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, DeviceUse, Exports, Facts, FoundDevice, Growth, Inspected,
+    Life, Offer, Pending, PoolStarted, Pools, Records, Sample, StrayedFile, Taps, Volumes, WaitingFor, Waits, Warming, Withdrawal,
 };
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
@@ -17,7 +16,7 @@ use crate::memory::MemoryLimit;
 use crate::on_ssd::{self, Age, PoolCopy, Said};
 use crate::preload::Piece;
 use crate::ssd_content::SsdContent;
-use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, ShareRecord, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::uuid::Uuid;
 use crate::words::Export;
@@ -27,7 +26,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use targets::{Look, Offered, Protocol};
 use types::Mode;
 
 mod device;
@@ -520,28 +518,6 @@ impl Growth for World {
     }
 }
 
-impl Disks for World {
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
-        self.serve_part(disk)
-    }
-
-    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
-        self.grow_served(disk)
-    }
-
-    fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
-        self.disks_are_known(pool, disks)
-    }
-
-    fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
-        self.put_table(pool, disks)
-    }
-
-    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
-        self.erase(pool, from_bytes, length_bytes)
-    }
-}
-
 impl Exports for World {
     fn end_kept(&self, volume: &VolumeRecord) {
         self.inside().nobody_waits(&volume.name);
@@ -593,24 +569,6 @@ impl Exports for World {
     }
 
     fn finish(&self) {}
-}
-
-impl Shares for World {
-    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
-        self.put_share(volume, share, device)
-    }
-
-    fn unshare(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
-        self.end_share(volume, protocol)
-    }
-
-    fn look_at_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
-        self.see_share(volume, share, device)
-    }
-
-    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
-        self.see_initiators(volume, protocol).map(Some)
-    }
 }
 
 impl Waits for World {

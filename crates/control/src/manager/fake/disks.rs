@@ -2,6 +2,7 @@
 
 use super::device::Attached;
 use super::{Inside, World};
+use crate::datapath;
 use crate::error::{ControlError, Kind};
 use crate::state::{DiskRecord, PoolRecord, State, VolumeRecord};
 use crate::words::Export;
@@ -127,5 +128,27 @@ impl Inside {
     /// Nobody waits for the volume any more.
     pub(super) fn nobody_waits(&mut self, volume: &str) {
         self.disks.waiting.retain(|(name, _)| name != volume);
+    }
+}
+
+impl datapath::Disks for World {
+    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
+        self.serve_part(disk)
+    }
+
+    fn grow_disk(&self, disk: &DiskRecord) -> Result<Vec<String>, ControlError> {
+        self.grow_served(disk)
+    }
+
+    fn check_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.disks_are_known(pool, disks)
+    }
+
+    fn write_disks(&self, pool: &PoolRecord, disks: &[DiskRecord]) -> Result<(), ControlError> {
+        self.put_table(pool, disks)
+    }
+
+    fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
+        self.erase(pool, from_bytes, length_bytes)
     }
 }

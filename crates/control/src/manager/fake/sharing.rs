@@ -1,6 +1,7 @@
 //! Targets in memory.
 
 use super::World;
+use crate::datapath::Shares;
 use crate::error::ControlError;
 use crate::state::{ShareRecord, VolumeRecord};
 use std::collections::BTreeSet;
@@ -79,5 +80,23 @@ impl World {
         }
         inside.sharing.stand.retain(|(name, known, _)| (name, *known) != (&volume.name, protocol));
         Ok(())
+    }
+}
+
+impl Shares for World {
+    fn share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Offered, ControlError> {
+        self.put_share(volume, share, device)
+    }
+
+    fn unshare(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<(), ControlError> {
+        self.end_share(volume, protocol)
+    }
+
+    fn look_at_share(&self, volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Result<Look, ControlError> {
+        self.see_share(volume, share, device)
+    }
+
+    fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
+        self.see_initiators(volume, protocol).map(Some)
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Rooms: [`hardware`] is what outlives the daemon; [`engine`] drives the shards; this one is what management sees.
 
+mod absent;
 mod engine;
 mod hardware;
 
@@ -13,25 +14,23 @@ pub use hardware::{Access, Fate, Hardware};
 use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
 use crate::datapath::{
-    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Disks, Exports, Facts, FoundDevice, Growth, Inspected, Life, Offer,
-    Pending, PoolStarted, Pools, Records, Sample, Shares, Taps, Volumes, Waits, Warming, Withdrawal,
+    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Facts, FoundDevice, Inspected, Life, Pending, PoolStarted, Pools,
+    Records, Sample, Volumes,
 };
 use crate::error::{ControlError, Kind};
 use crate::figures::{Figures, VolumeFigures};
 use crate::looking::{AddressMap, Cells, Explained, spread_heat};
 use crate::mapped::MappedDevices;
-use crate::preload::Piece;
 use crate::real::assembly;
 use crate::real::content::Gathered;
 use crate::real::looking_into;
 use crate::real::notices::PoolNotices;
 use crate::real::records;
 use crate::ssd_content::SsdContent;
-use crate::state::{BackingIdentity, DiskRecord, Fact, PoolRecord, State, VolumeRecord};
+use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use crate::stats::{PoolStats, VolumeStats};
 use crate::store::{Loaded, Store};
 use crate::uuid::Uuid;
-use crate::words::Export;
 use ::engine::api::{Command, Op, Origin, Request, RequestError, VolumeOptions};
 use ::engine::front::JOINED_BLOCKS_MAX;
 use ::engine::medium::Medium;
@@ -582,53 +581,6 @@ impl Backings for World {
 
     fn flush_backing(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         self.open_backing(&volume.backing)
-    }
-}
-
-impl Growth for World {
-    fn grow(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
-        unreachable!("the devices of this world keep their size, also that of {}", volume.name)
-    }
-}
-
-impl Disks for World {
-    fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
-        unreachable!("this world has no disks, nor {}", disk.name)
-    }
-}
-
-impl Exports for World {
-    fn export(&self, volume: &VolumeRecord, export: &Export) -> Result<Offer, ControlError> {
-        Ok(Offer { place: format!("/{export}/{}", volume.name), ..Offer::default() })
-    }
-
-    fn unexport(&self, _volume: &VolumeRecord, _export: &Export, _how: Withdrawal) -> Result<Option<String>, ControlError> {
-        Ok(None)
-    }
-
-    fn export_in_use(&self, _volume: &VolumeRecord, _export: &Export) -> Option<String> {
-        None
-    }
-
-    fn finish(&self) {}
-}
-
-impl Shares for World {}
-
-impl Waits for World {}
-
-impl Taps for World {}
-
-impl Warming for World {
-    fn warm(&self, volume: &VolumeRecord, pieces: &[Piece]) -> (usize, Result<(), ControlError>) {
-        for (nth, piece) in pieces.iter().enumerate() {
-            for block in piece.at_bytes / BLOCK_BYTES..piece.end_bytes() / BLOCK_BYTES {
-                if let Err(error) = self.read_to_warm(&volume.name, block, piece.is_kept) {
-                    return (nth, Err(told(&volume.backing, &format!("a read failed ({error:?})"))));
-                }
-            }
-        }
-        (pieces.len(), Ok(()))
     }
 }
 
