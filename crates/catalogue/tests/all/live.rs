@@ -101,8 +101,11 @@ fn a_postgresql_tells_names_and_sessions() {
     assert_eq!(find("orders", Some("orders_pkey"), ObjectKind::Index).2, "public");
     assert_eq!(find("orders", None, ObjectKind::Toast).2, "pg_toast");
     assert_eq!(find("Größe", None, ObjectKind::Table).2, "other");
-    let of_all: Vec<_> =
-        catalogue.names.iter().filter(|(_, name)| name.table.as_deref() == Some("pg_database") && name.index.is_none()).collect();
+    // With long values of its own, of the same name in another schema.
+    let is_pg_database = |name: &applications::naming::Name| {
+        (name.schema.as_deref(), name.table.as_deref(), name.index.as_deref()) == (Some("pg_catalog"), Some("pg_database"), None)
+    };
+    let of_all: Vec<_> = catalogue.names.iter().filter(|(_, name)| is_pg_database(name)).collect();
     assert!(matches!(of_all[..], [((0, 1262), name)] if name.kind == ObjectKind::Dictionary), "{of_all:?}");
 
     let sleeper = server.sleeper();
