@@ -33,7 +33,7 @@ test("applications by volume, with what has no name and why; one is looked at ag
   await row("db").getByText("being looked at").waitFor();
   assert.equal(await page.getByRole("button", { name: "Look again at db" }).isDisabled(), true);
   assert.equal([...here.mock!.world.jobs.values()].some((job) => job.kind === "discover" && job.volume === "db"), true);
-  await row("db").getByText("all understood").waitFor({ timeout: 20_000 });
+  await row("db").getByText("all understood").waitFor();
   await watched.done();
 });
 

@@ -73,14 +73,14 @@ test("the daemon goes and comes back: the page says both, and fetches everything
   await shot(page, "lost");
   assert.deepEqual(await violations(page), [], "lost");
   here.mock!.comeBack(false);
-  await page.getByText("Connected again.").waitFor({ timeout: 12_000 });
+  await page.getByText("Connected again.").waitFor();
   assert.equal(await page.locator(".frame.stale").count(), 0);
 
   here.mock!.goDown();
   await page.getByText("Connection to the daemon lost").waitFor();
   here.mock!.comeBack(true);
   here.mock!.world.volumes.get("mail")!.view.backing = "/dev/other";
-  await page.getByText("The daemon was restarted.").waitFor({ timeout: 12_000 });
+  await page.getByText("The daemon was restarted.").waitFor();
   await shot(page, "restarted", false);
   await page.goto(`${here.base}#/volume/mail`);
   await page.getByText("/dev/other").first().waitFor();
@@ -99,6 +99,6 @@ test("a session that ended elsewhere leads to the login", { skip }, async () => 
   here.mock!.goDown();
   await page.waitForTimeout(300);
   here.mock!.comeBack(false);
-  await page.getByRole("heading", { name: "Log in to hearth" }).waitFor({ timeout: 12_000 });
+  await page.getByRole("heading", { name: "Log in to hearth" }).waitFor();
   await watched.done(EXPECTED);
 });

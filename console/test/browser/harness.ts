@@ -65,6 +65,8 @@ export async function open(stage: Stage, hash = "#/", view: View = {}): Promise<
     // A daemon makes its own certificate.
     ignoreHTTPSErrors: true,
   });
+  // Far longer than anything takes, on a busy machine too.
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
   const watched = new Watched(page, context);
   await page.goto(stage.base + hash);

@@ -68,7 +68,7 @@ test("leaving write-back is a job that can be followed, stopped and gone on with
   await page.getByText("stopped").waitFor();
   await page.getByRole("button", { name: "Go on with the Mode change of db" }).click();
   await page.getByRole("article").getByText("running").first().waitFor();
-  await page.getByText("done", { exact: true }).first().waitFor({ timeout: 25_000 });
+  await page.getByText("done", { exact: true }).first().waitFor();
   await watched.done();
 });
 
@@ -260,7 +260,7 @@ test("removal asks for the name and tells what happens", { skip }, async () => {
   assert.equal(await dialog.getByRole("button", { name: "Remove it" }).isDisabled(), true);
   await dialog.getByRole("textbox").fill("scratch");
   await dialog.getByRole("button", { name: "Remove it" }).click();
-  await page.getByRole("article", { name: "Removal of scratch" }).getByText("done").waitFor({ timeout: 10_000 });
+  await page.getByRole("article", { name: "Removal of scratch" }).getByText("done").waitFor();
   await page.goto(`${here.base}#/`);
   await page.locator(".volumes").filter({ hasNotText: "scratch" }).waitFor();
   // On a slow machine a look at its counters may be under way when the volume goes.
@@ -320,7 +320,7 @@ test("a pool: its check, what is made of content, another SSD", { skip }, async 
   await shot(page, "pool-replace", false);
   await replace.click();
   await dialog.waitFor({ state: "detached" });
-  await page.getByRole("article", { name: "Replacement of the SSD of fast" }).getByText("done").waitFor({ timeout: 15_000 });
+  await page.getByRole("article", { name: "Replacement of the SSD of fast" }).getByText("done").waitFor();
   await page.locator(".page-sub code", { hasText: "/dev/nvme1n1" }).waitFor();
   assert.equal(await page.getByRole("button", { name: "Destroy", exact: true }).isDisabled(), true, "it has volumes");
   await watched.done(/409/);
@@ -345,7 +345,7 @@ test("a disk beside the cache: made, shared, resized and removed with the words 
   await shot(page, "disk-make", false);
   await make.click();
   await dialog.waitFor({ state: "detached" });
-  await page.getByRole("article", { name: "Change of the room for disks of fast" }).getByText("done").waitFor({ timeout: 15_000 });
+  await page.getByRole("article", { name: "Change of the room for disks of fast" }).getByText("done").waitFor();
   const disk = page.getByRole("region", { name: "Disk plain" });
   await disk.getByText("20 GiB", { exact: false }).waitFor();
   await disk.getByText("/dev/hearth/plain", { exact: true }).first().waitFor();
@@ -378,6 +378,6 @@ test("a disk beside the cache: made, shared, resized and removed with the words 
   await dialog.getByRole("button", { name: "Remove it" }).click();
   await disk.waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Give room back to the cache" }).click();
-  await page.getByRole("article", { name: "Change of the room for disks of fast" }).first().getByText("done").waitFor({ timeout: 15_000 });
+  await page.getByRole("article", { name: "Change of the room for disks of fast" }).first().getByText("done").waitFor();
   await watched.done(/409/);
 });

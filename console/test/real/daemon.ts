@@ -68,7 +68,7 @@ export class Daemon {
   }
 
   hearth(...words: string[]): string {
-    return execFileSync(HEARTH, words, { env: this.environment, encoding: "utf8", timeout: 60_000 }).trim();
+    return execFileSync(HEARTH, words, { env: this.environment, encoding: "utf8", timeout: 120_000 }).trim();
   }
 
   /** A file of that many MiB; filled with bytes that differ by place, or sparse. */

@@ -68,10 +68,10 @@ test("the setup leads from an empty daemon to a device with the disk's data on i
   assert.deepEqual(await violations(page), []);
   assert.equal(daemon.hearth("pool", "list", "--json"), "[]", "nothing is done before the last word");
   await page.getByRole("button", { name: "Do it" }).click();
-  await page.getByRole("heading", { name: "The volume data works" }).waitFor({ timeout: 30_000 });
+  await page.getByRole("heading", { name: "The volume data works" }).waitFor();
   await shot(page, "real-setup-done");
   const copy = join(daemon.directory, "copy.img");
-  execFileSync("nbdcopy", [daemon.uri("data"), copy], { timeout: 60_000 });
+  execFileSync("nbdcopy", [daemon.uri("data"), copy], { timeout: 120_000 });
   assert.ok(readFileSync(copy).equals(readFileSync(backing)), "what the volume gives is what is on the disk");
   await watched.done(MISSING);
 });
@@ -133,7 +133,7 @@ test("the mode changes under load, there and back, and no request fails", async 
     await page.getByRole("button", { name: "Change mode", exact: true }).first().click();
     await page.getByRole("dialog").getByText(mode, { exact: true }).click();
     await page.getByRole("button", { name: `Change to ${mode}` }).click();
-    await page.locator(".page-sub", { hasText: mode }).waitFor({ timeout: 30_000 });
+    await page.locator(".page-sub", { hasText: mode }).waitFor();
     await page.waitForTimeout(2000);
   }
   const view: unknown = JSON.parse(daemon.hearth("volume", "show", "data", "--json"));
@@ -149,10 +149,10 @@ test("the daemon is restarted while the page is open: it says so, and goes on by
   const { page } = watched;
   await live(page);
   await daemon.end();
-  await page.getByText("Connection to the daemon lost — trying again.").waitFor({ timeout: 15_000 });
+  await page.getByText("Connection to the daemon lost — trying again.").waitFor();
   assert.equal(await page.locator(".frame.stale").count(), 1, "nothing is shown as live");
   await daemon.begin();
-  await page.getByText("The daemon was restarted").waitFor({ timeout: 30_000 });
+  await page.getByText("The daemon was restarted").waitFor();
   await live(page);
   await page.locator("tbody tr", { hasText: "logs" }).first().waitFor();
   await watched.done(/Failed to load resource|net::ERR|status of/);

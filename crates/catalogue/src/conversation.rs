@@ -193,7 +193,7 @@ fn is_later(error: &std::io::Error) -> bool {
 mod tests {
     use super::*;
 
-    const SOON: Limits = Limits { bytes: 1 << 20, time: Duration::from_secs(20) };
+    const SOON: Limits = Limits { bytes: 1 << 20, time: Duration::from_secs(120) };
     const AT_ONCE: Limits = Limits { bytes: 1 << 20, time: Duration::from_millis(200) };
 
     fn shell(script: &str) -> Conversation {

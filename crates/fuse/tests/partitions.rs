@@ -4,12 +4,11 @@
 #[path = "all/common/mod.rs"]
 mod common;
 
-use common::{Mounted, OthersLoop, Stage, StageOptions, attempt, machine_can, partition_table, pattern, run};
+use common::{Mounted, OthersLoop, PATIENCE, Stage, StageOptions, attempt, machine_can, partition_table, pattern, run, wait_until};
 use fuse::LoopExport;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// An export with a partition table, and its partitions.
 fn disk(stage: &Stage, sizes_mib: &[u32]) -> (LoopExport, Vec<PathBuf>) {
@@ -33,10 +32,7 @@ fn scan(device: &Path) {
 
 /// Mount namespaces of other tests, begun while a file system of ours was mounted, have it too, until they end.
 fn wait_for_namespaces(export: &LoopExport) {
-    let begun = std::time::Instant::now();
-    while export.users().is_some_and(|users| users.contains("namespace")) && begun.elapsed() < Duration::from_secs(120) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("other namespaces end", || !export.users().is_some_and(|users| users.contains("namespace")));
 }
 
 fn text(path: &Path) -> &str {
@@ -112,7 +108,7 @@ fn the_end_of_the_daemon_writes_back_what_stands_on_partitions() {
             let inner = Mounted::new(Path::new(&device.0), inner_point.clone());
             std::fs::write(inner.0.join("file"), &content).expect("written");
             std::fs::write(outer.0.join("file"), &content).expect("written");
-            export.abandon(stage.runtime(), Duration::from_secs(60)).expect("all is written back");
+            export.abandon(stage.runtime(), PATIENCE).expect("all is written back");
         }
         drop(device);
     }

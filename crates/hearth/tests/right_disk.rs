@@ -415,10 +415,10 @@ fn a_rollback_without_a_file_system_is_noticed_by_what_was_written_last() {
     client.flush();
     (0..8).for_each(|block| drop(client.read((4000 + block) * 4096, 4096)));
     drop(client);
-    // What is clean goes to the SSD when there is time.
+    // What is clean goes to the SSD when there is time: the latest, too.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let cached = place.json(&["volume", "show", "a"])["cached_bytes"].as_u64();
-    assert!(cached.is_some_and(|bytes| bytes >= 16 << 20), "there is something to dilute it: {cached:?}");
+    let cached = || place.json(&["volume", "show", "a"])["cached_bytes"].as_u64();
+    daemon.wait_until("there is something to dilute it", || cached().is_some_and(|bytes| bytes >= 16 << 20));
     daemon.kill();
     let disk = std::fs::OpenOptions::new().write(true).open(&file).expect("it is there");
     disk.write_all_at(&old, 0).expect("there is room");

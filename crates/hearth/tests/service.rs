@@ -7,7 +7,7 @@ mod support;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
-use support::Place;
+use support::{Place, wait_until};
 
 /// Collects what a daemon says until a word was heard.
 struct Listener {
@@ -169,27 +169,14 @@ fn a_killed_daemon_with_its_own_mounts_leaves_no_device_for_long() {
     let keeper = place.keeper().expect("it holds the device");
     daemon.kill();
     rustix::process::kill_process(keeper, rustix::process::Signal::KILL).expect("it runs");
-    while place.keeper().is_some() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the keeper has ended", || place.keeper().is_none());
     // What this is about. The kernel takes a namespace down a moment after its last process.
-    let begun = std::time::Instant::now();
-    while attached_to(&first).as_deref() != Some("/\n") {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "/dev/{first} is over {:?}", attached_to(&first));
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the device is over a file without a path", || attached_to(&first).as_deref() == Some("/\n"));
     let daemon = place.start(apart());
     let second = device();
     // It goes when all have closed it, and any program that looks at all block devices has it open for a moment.
-    let begun = std::time::Instant::now();
-    while first != second && attached_to(&first).is_some() {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "/dev/{first} is still there");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("the first device goes", || first == second || attached_to(&first).is_none());
     assert_ne!(attached_to(&second).as_deref(), Some("/\n"), "the new one has a path");
     daemon.stop();
-    while attached_to(&first).is_some() || attached_to(&second).is_some() {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "/dev/{first} or /dev/{second} is still there");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("both devices go", || attached_to(&first).is_none() && attached_to(&second).is_none());
 }

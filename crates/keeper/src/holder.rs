@@ -236,8 +236,8 @@ mod tests {
             let directory = tempfile::tempdir().expect("a directory");
             let path = directory.path().join("s");
             let (asked_in, asked) = std::sync::mpsc::channel();
-            // Who connects in the end has time for it.
-            let patience = if connects { Duration::from_secs(5) } else { Duration::from_millis(300) };
+            // Who connects in the end has time for it: as long as the first patience once more.
+            let patience = if connects { Duration::from_secs(10) } else { Duration::from_millis(300) };
             let holder = start_with(&path, patience, move || asked_in.send(()).is_ok());
             let daemon = join(&path);
             let (mut far, near) = std::io::pipe().expect("a pipe");

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long QEMU may take for what it does at once.
-const SHORT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A machine. It ends with this value.

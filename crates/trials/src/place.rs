@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// For a command to the daemon, or a small tool.
-pub const SHORT: Duration = Duration::from_secs(60);
+pub const SHORT: Duration = Duration::from_secs(120);
 
 /// For a tool that moves the whole content of a volume.
 pub const LONG: Duration = Duration::from_secs(180);

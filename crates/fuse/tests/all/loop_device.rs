@@ -2,7 +2,8 @@
 //! nothing of it is left.
 
 use crate::common::{
-    Mounted, OthersLoop, RingSwitch, Stage, StageOptions, attempt, loop_devices_over, machine_can, mounted_below, pattern, run, transports,
+    Mounted, OthersLoop, PATIENCE, RingSwitch, Stage, StageOptions, attempt, loop_devices_over, machine_can, mounted_below, pattern, run,
+    transports, wait_until,
 };
 use fuse::{FileExport, FuseError, LoopExport, Transport};
 use std::fs::{File, OpenOptions};
@@ -354,7 +355,7 @@ fn an_abandoned_device_has_written_back_and_fails_its_users() {
         {
             let mounted = Mounted::new(export.device_path(), stage.directory.path().join("mnt"));
             std::fs::write(mounted.0.join("file"), &content).expect("written");
-            export.abandon(stage.runtime(), Duration::from_secs(60)).expect("abandoned");
+            export.abandon(stage.runtime(), PATIENCE).expect("abandoned");
             let failed = std::fs::write(mounted.0.join("late"), &content).and_then(|()| File::open(&mounted.0)?.sync_all());
             assert!(failed.is_err(), "a device without a server fails");
         }
@@ -388,7 +389,7 @@ fn a_stop_that_timed_out_takes_nothing_away_later() {
         let run_directory = directory.path().join("run");
         std::fs::create_dir(&run_directory).expect("there is room");
         let links = Some(directory.path().join("links"));
-        let options = fuse::LoopOptions { link_directory: links, patience: Duration::from_secs(3), ..stage.options() };
+        let options = fuse::LoopOptions { link_directory: links, patience: Duration::from_secs(10), ..stage.options() };
         let mut export = LoopExport::start(stage.runtime(), &stage.volume, "volume", &run_directory, &options).expect("exported");
         let data = pattern(0, 1 << 20, 4);
         run("fsfreeze", &["-f", frozen.0.to_str().expect("plain")]);
@@ -401,7 +402,10 @@ fn a_stop_that_timed_out_takes_nothing_away_later() {
         writer.join().expect("it ends").expect("into the page cache");
         assert!(matches!(stopped, Err(fuse::FuseError::TimedOut { .. })), "{stopped:?}");
         // What waits is on its way again.
-        assert!(!within_seconds(2, || export.is_lost()), "it was detached behind our back");
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!export.is_lost(), "it was detached behind our back");
+        }
         assert_eq!(std::fs::read_link(export.link_path().expect("a link")).expect("a link"), export.device_path());
         let mut read = vec![0; data.len()];
         File::open(export.device_path()).and_then(|file| file.read_exact_at(&mut read, 0)).expect("served");
@@ -486,16 +490,9 @@ fn what_a_killed_daemon_left_is_cleared_away() {
         assert!(export.warnings()[0].contains("open in"), "{:?}", export.warnings());
         assert_eq!(std::fs::read_link(export.link_path().expect("a link")).expect("a link"), export.device_path());
         drop(file);
-        assert!(within_seconds(10, || loop_devices_over(stage.directory.path()).len() == 1), "the old one goes with its last user");
+        wait_until("the old one goes with its last user", || loop_devices_over(stage.directory.path()).len() == 1);
         stop(&stage, &mut export);
     }
-}
-
-fn within_seconds(seconds: u64, mut done: impl FnMut() -> bool) -> bool {
-    (0..seconds * 50).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        done()
-    })
 }
 
 #[test]

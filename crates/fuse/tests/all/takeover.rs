@@ -3,7 +3,7 @@
 //!
 //! The servers are children of the test: its own binary, told by the environment to serve.
 
-use crate::common::{attempt, loop_devices_over, machine_can, mounted_below, pattern};
+use crate::common::{PATIENCE, attempt, loop_devices_over, machine_can, mounted_below, pattern, wait_until};
 use device::Geometry;
 use fuse::{LoopExport, LoopOptions};
 use keeper::{Keeper, ProcessOptions, holder};
@@ -58,7 +58,7 @@ fn serve() {
     let mut order = String::new();
     std::io::stdin().read_to_string(&mut order).expect("a pipe");
     match order.as_str() {
-        "park" => export.park(&runtime, Duration::from_secs(30)).expect("parked"),
+        "park" => export.park(&runtime, PATIENCE).expect("parked"),
         _ => {
             let mut export = export;
             export.stop(&runtime).expect("nobody uses it");
@@ -73,8 +73,7 @@ fn serve() {
 fn hold() {
     if let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) {
         let listener = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).expect("a socket");
-        holder::hold(listener, &directory.join(keeper::SOCKET), Duration::from_secs(60), &mut || false, &mut |_| {})
-            .expect("nothing fails");
+        holder::hold(listener, &directory.join(keeper::SOCKET), PATIENCE, &mut || false, &mut |_| {}).expect("nothing fails");
     }
 }
 
@@ -198,14 +197,10 @@ impl Load {
 
     fn wait_for(&self, more: u64) {
         let until = self.done.load(Ordering::Relaxed) + more;
-        for _ in 0..600 {
-            if self.done.load(Ordering::Relaxed) >= until {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        wait_until("the load goes on", || {
             assert!(self.threads.iter().all(|thread| !thread.is_finished()), "a thread has failed");
-        }
-        panic!("nothing moves");
+            self.done.load(Ordering::Relaxed) >= until
+        });
     }
 
     /// Ends, and looks at every block once more; gives how many requests have failed.

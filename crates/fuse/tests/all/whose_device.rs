@@ -1,6 +1,8 @@
 //! Numbers, names and mounts that others may have by now are looked at before they are touched.
 
-use crate::common::{OthersLoop, Stage, StageOptions, attempt, loop_devices_over, machine_can, mounted_below, pattern, run};
+use crate::common::{
+    OthersLoop, PATIENCE, Stage, StageOptions, attempt, loop_devices_over, machine_can, mounted_below, pattern, run, wait_until,
+};
 use fuse::{FileExport, FuseError, LoopExport, LoopOptions};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,11 +33,8 @@ fn a_number_that_another_has_by_now_is_left_alone() {
         assert!(!export.is_lost());
         run("losetup", &["-d", &device]);
         // At once, unless somebody who looks at all devices has it open for a moment.
-        let begun = std::time::Instant::now();
-        while !export.is_lost() && begun.elapsed() < Duration::from_secs(60) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert!(export.is_lost() && export.users().is_none());
+        wait_until("it is lost", || export.is_lost());
+        assert!(export.users().is_none());
         let image = stage.directory.path().join("others.img");
         std::fs::write(&image, pattern(0, 1 << 20, 1)).expect("written");
         let image = image.to_str().expect("plain");
@@ -51,7 +50,7 @@ fn a_number_that_another_has_by_now_is_left_alone() {
         assert!(export.is_lost() && export.users().is_none(), "whoever has that number now is no user of ours");
         match ending {
             "stop" => drop(export.stop(stage.runtime()).expect("nothing is left to detach")),
-            "abandon" => export.abandon(stage.runtime(), Duration::from_secs(30)).expect("nothing is left to detach"),
+            "abandon" => export.abandon(stage.runtime(), PATIENCE).expect("nothing is left to detach"),
             _ => drop(export),
         }
         assert_eq!(backing_of(&device).as_deref(), Some(image), "{ending}: the other's device is untouched");
@@ -108,10 +107,7 @@ fn a_device_is_not_read_by_who_serves_it_to_tell_whose_it_is() {
         assert_eq!(fuse::owner_of(&device), Some(stage.options().owner));
         reads() == before
     };
-    assert!((0..20).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        is_unread()
-    }));
+    wait_until("nobody reads it", is_unread);
     export.stop(stage.runtime()).expect("stopped");
     assert_eq!(fuse::owner_of(&device), None);
 }
@@ -131,10 +127,7 @@ fn a_dead_device_goes_by_the_order_of_its_owner_alone() {
         .spawn()
         .expect("starts");
     let link = directory.path().join("links/volume");
-    let begun = std::time::Instant::now();
-    while !link.exists() && begun.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the server has made it", || link.exists());
     let device = std::fs::read_link(&link).expect("the server has made it");
     let device = device.to_str().expect("plain");
     server.kill().and_then(|()| server.wait()).expect("ended");

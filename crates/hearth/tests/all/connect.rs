@@ -1,22 +1,11 @@
 //! Connections to database servers: `hearth app connect` against a MariaDB whose data also lies on a volume, as it was before the
 //! server changed it. Needs a MariaDB, root and `mkfs.ext4`; skipped with a message where they are missing.
 
-use crate::support::Place;
+use crate::support::{Place, wait_for};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
 
 fn program(name: &str) -> Option<PathBuf> {
     let paths = std::env::var("PATH").unwrap_or_default();
@@ -55,7 +44,7 @@ impl Server {
             .spawn()
             .expect("it starts");
         let server = Server { child, client: client.into(), socket };
-        until("the server", || server.command("select 1").output().is_ok_and(|output| output.status.success()).then_some(()));
+        wait_for("the server", || server.command("select 1").output().is_ok_and(|output| output.status.success()).then_some(()));
         server
     }
 
@@ -95,7 +84,7 @@ impl Drop for Sleeper {
 
 /// Waits for a look.
 fn applications(place: &Place) {
-    until("the applications", || {
+    wait_for("the applications", || {
         let told = place.json(&["app", "list"]);
         (told[0]["state"] == "found").then_some(())
     });
@@ -172,7 +161,7 @@ fn a_server_completes_the_names_on_its_volume() {
     assert!(shown.contains(&format!("as hearth@localhost with {path}")), "{shown}");
     let sleeper = Sleeper(server.command("select sleep(1000)").stdout(Stdio::null()).spawn().expect("it starts"));
     let sessions = |place: &Place| place.json(&["app", "show", APP])["connection"]["sessions"].clone();
-    until("a session", || (sessions(&place) != 0).then_some(()));
+    wait_for("a session", || (sessions(&place) != 0).then_some(()));
     let state = std::fs::read_to_string(place.path("state/state.json")).expect("the state");
     assert!(state.contains(&path) && !state.contains("pass word"), "{state}");
 
@@ -180,8 +169,8 @@ fn a_server_completes_the_names_on_its_volume() {
     daemon.stop();
     let daemon = place.daemon();
     applications(&place);
-    until("the name", || has(&place, "shop.orders/only_the_server_knows").then_some(()));
-    until("a session", || (sessions(&place) != 0).then_some(()));
+    wait_for("the name", || has(&place, "shop.orders/only_the_server_knows").then_some(()));
+    wait_for("a session", || (sessions(&place) != 0).then_some(()));
     drop(sleeper);
     let told = place.must(&["app", "disconnect", APP]);
     assert!(told.starts_with("disconnected from the server of /var/lib/mysql"), "{told}");

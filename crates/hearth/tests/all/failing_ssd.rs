@@ -51,12 +51,10 @@ fn write_through_goes_on_and_the_ssd_is_replaced() {
     (0..BLOCKS).for_each(|n| client.write(n * 4096, &pattern(n)).expect("a write"));
     client.flush();
     // What was read often enough goes to the SSD a little later.
-    let uses_ssd = (0..100).any(|_| {
+    daemon.wait_until("the SSD is in use", || {
         (0..2 * BLOCKS).for_each(|n| assert!(client.read(n % BLOCKS * 4096, 4096) == pattern(n % BLOCKS)));
-        std::thread::sleep(std::time::Duration::from_millis(50));
         place.json(&["stats", "v"])["read_hits_ssd"].as_u64() > Some(0)
     });
-    assert!(uses_ssd, "the SSD was in use");
 
     fail_ssd(&place, &daemon);
     (0..BLOCKS).for_each(|n| assert!(client.read(n * 4096, 4096) == pattern(n), "block {n} after the failure"));
@@ -178,11 +176,7 @@ fn an_ssd_that_comes_late_needs_no_restart() {
     assert!(remedy.starts_with("reconnect it: the pool then starts by itself"), "{remedy}");
     place.must_fail(&["pool", "start", "p"], 1, "the SSD of this pool is not there");
     std::fs::rename(place.path("away.img"), place.path("ssd.img")).expect("it is there");
-    let begun = std::time::Instant::now();
-    while text_of(&place, &["volume", "show", "v"], "health") != "running" {
-        assert!(begun.elapsed().as_secs() < 120, "{}", daemon.log());
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
+    daemon.wait_until("the volume runs", || text_of(&place, &["volume", "show", "v"], "health") == "running");
     let mut client = Client::connect(&uri);
     (0..BLOCKS).for_each(|n| assert!(client.read(n * 7 % BLOCKS * 4096, 4096) == pattern(n), "block {n}"));
     drop(client);

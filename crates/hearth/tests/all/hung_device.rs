@@ -5,7 +5,7 @@
 
 use crate::support;
 use crate::support::nbd::Client;
-use crate::support::{Daemon, Place};
+use crate::support::{Daemon, Place, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -46,8 +46,14 @@ impl Model {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
+    /// Its threads may go on for a moment after the signal, and answer a request that was to hang.
     fn hangs(&self) {
         self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.child.id());
+        let state = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        wait_until("all its threads have stopped", || {
+            std::fs::read_dir(&threads).expect("it is our child").flatten().map(state).all(|stat| stat.contains(") T "))
+        });
     }
 
     fn answers(&self) {
@@ -78,9 +84,9 @@ fn data(seed: u8) -> Vec<u8> {
     (0..DATA_BYTES).map(|at| (at % 251) as u8 ^ seed).collect()
 }
 
-/// A daemon that gives devices up after two seconds.
+/// A daemon that gives devices up after six seconds: sound ones answer sooner, on a busy machine too.
 fn daemon(place: &Place) -> Daemon {
-    std::fs::write(place.path("hearth.toml"), "stop_limit = \"8s\"\n").expect("there is room");
+    std::fs::write(place.path("hearth.toml"), "stop_limit = \"24s\"\n").expect("there is room");
     let mut serve = place.command(&["serve"]);
     serve.env("HEARTH_CONFIG", place.path("hearth.toml"));
     place.start(serve)
@@ -111,18 +117,16 @@ fn ask(place: &Place, arguments: &[&str]) -> Child {
 }
 
 fn wait_for_jobs(place: &Place, count: usize) {
-    while place.json(&["job", "list"]).as_array().expect("a list").iter().filter(|job| job["state"] == "running").count() < count {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let running = || place.json(&["job", "list"]).as_array().expect("a list").iter().filter(|job| job["state"] == "running").count();
+    wait_until("the jobs run", || running() >= count);
 }
 
 /// Stops the daemon while devices hang; gives what it said.
 fn stop_while_hung(mut daemon: Daemon, hung: &[&Model]) -> String {
     daemon.signal(Signal::TERM);
-    while !daemon.log().contains("cannot stop cleanly") {
-        assert!(daemon.child.try_wait().expect("it is our child").is_none(), "{}", daemon.log());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let says = |daemon: &Daemon| daemon.log().contains("cannot stop cleanly");
+    wait_until("it says what it gives up", || says(&daemon) || daemon.child.try_wait().expect("it is our child").is_some());
+    assert!(says(&daemon), "{}", daemon.log());
     hung.iter().for_each(|model| model.answers());
     let status = daemon.child.wait().expect("it is our child");
     assert_eq!(status.code(), Some(1), "{}", daemon.log());
@@ -242,9 +246,8 @@ fn a_device_is_not_free_while_writes_of_a_killed_daemon_are_under_way() {
     disk.hangs();
     let waits = std::thread::spawn(move || client.write(0, &data(2)));
     let inflight = format!("/sys/block/{}/inflight", disk.device.trim_start_matches("/dev/"));
-    while std::fs::read_to_string(&inflight).expect("the kernel counts").split_whitespace().nth(1) == Some("0") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let writes = || std::fs::read_to_string(&inflight).expect("the kernel counts").split_whitespace().nth(1) != Some("0");
+    wait_until("the write is under way", writes);
     daemon.kill();
     assert!(waits.join().is_err(), "the client's connection ends");
     for _ in 0..20 {
@@ -256,11 +259,7 @@ fn a_device_is_not_free_while_writes_of_a_killed_daemon_are_under_way() {
     let health = || place.json(&["volume", "show", "v"])["health"].as_str().map(String::from);
     assert_ne!(health().as_deref(), Some("running"), "{}", daemon.log());
     disk.answers();
-    let runs = (0..600).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        health().as_deref() == Some("running")
-    });
-    assert!(runs, "{}", daemon.log());
+    daemon.wait_until("the volume runs", || health().as_deref() == Some("running"));
     let read = self::client(&place, "v").read(0, DATA_BYTES);
     assert!(read == data(1) || read == data(2), "the write took place, or it did not");
     daemon.stop();
@@ -360,11 +359,7 @@ fn a_start_waits_for_no_device_that_does_not_answer() {
     disk.answers();
     ssd.answers();
     for (what, name) in [("volume", "u"), ("pool", "q"), ("volume", "x")] {
-        let runs = (0..1200).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            health(what, name) == "running"
-        });
-        assert!(runs, "{what} {name}: {}", daemon.log());
+        daemon.wait_until(&format!("{what} {name} runs"), || health(what, name) == "running");
     }
     assert!(client(&place, "x").read(0, DATA_BYTES) == data(4));
     daemon.stop();

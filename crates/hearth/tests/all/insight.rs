@@ -1,7 +1,7 @@
 //! `hearth advise` and `hearth analysis` on a daemon under a real client.
 
-use crate::support::Place;
 use crate::support::nbd::Client;
+use crate::support::{Place, wait_until};
 use std::time::{Duration, Instant};
 
 const BLOCK_BYTES: usize = 4096;
@@ -10,15 +10,6 @@ const BLOCK_BYTES: usize = 4096;
 fn mixed(n: u64) -> u64 {
     let x = (n ^ 0x5eed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (x ^ (x >> 31)).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 20
-}
-
-/// Waits for what the observer tells once a second.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(200));
-    }
 }
 
 #[test]
@@ -32,7 +23,7 @@ fn a_load_is_told_what_it_needs_when_that_is_known() {
     let uri = place.must(&["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"]).trim().to_string();
     let mut client = Client::connect(&uri);
     // It begins within a second of the volume's start.
-    until("the volume's watch", || {
+    wait_until("the volume's watch", || {
         client.read(0, BLOCK_BYTES);
         let list = place.json(&["analysis", "list"]);
         list.as_array().is_some_and(|list| list.first().is_some_and(|view| view["read_bytes"].as_u64() > Some(0)))
@@ -50,7 +41,7 @@ fn a_load_is_told_what_it_needs_when_that_is_known() {
         reads += 1;
     }
     let mut advice = serde_json::Value::Null;
-    until("advice", || {
+    wait_until("advice", || {
         advice = place.json(&["advise", "v"])[0].clone();
         advice["targets"][1]["ssd_bytes"].as_u64().is_some()
     });
@@ -88,7 +79,7 @@ fn what_was_learned_outlives_the_daemon() {
     place.file("disk.img", 1 << 30);
     let add = ["volume", "add", "v", "--backing", "disk.img", "--pool", "p", "--export", "nbd"];
     let uri = place.must(&add).trim().to_string();
-    until("the volume's watch", || place.json(&["analysis", "list"])[0]["name"] == "v");
+    wait_until("the volume's watch", || place.json(&["analysis", "list"])[0]["name"] == "v");
     place.must(&["analysis", "start", "week", "--volume", "v", "--for", "7d"]);
     let told = |name: &str| place.json(&["analysis", "show", name])["read_bytes"].as_u64().expect("a number") / BLOCK_BYTES as u64;
     let mut number = 0;
@@ -97,7 +88,7 @@ fn what_was_learned_outlives_the_daemon() {
         client.read(mixed(number) % 4096 * BLOCK_BYTES as u64, BLOCK_BYTES);
     };
     let mut client = Client::connect(&uri);
-    until("the first step of the analysis", || {
+    wait_until("the first step of the analysis", || {
         read(&mut client);
         told("week") > 0
     });
@@ -110,7 +101,7 @@ fn what_was_learned_outlives_the_daemon() {
             reads += 1;
         }
         // What was read last is told a second later.
-        until("the last reads", || ["v", "week"].map(told).iter().zip(before).all(|(told, before)| *told >= before + reads * 9 / 10));
+        wait_until("the last reads", || ["v", "week"].map(told).iter().zip(before).all(|(told, before)| *told >= before + reads * 9 / 10));
     };
     read_on();
     let before = ["v", "week"].map(|name| place.json(&["analysis", "show", name]));
@@ -119,7 +110,7 @@ fn what_was_learned_outlives_the_daemon() {
     std::thread::sleep(Duration::from_secs(3));
 
     let daemon = place.daemon();
-    until("the volume's watch", || place.json(&["analysis", "list"]).as_array().is_some_and(|list| list.len() == 2));
+    wait_until("the volume's watch", || place.json(&["analysis", "list"]).as_array().is_some_and(|list| list.len() == 2));
     read_on();
     for (name, before) in ["v", "week"].into_iter().zip(&before) {
         let after = place.json(&["analysis", "show", name]);
@@ -129,7 +120,7 @@ fn what_was_learned_outlives_the_daemon() {
         assert!(grown("read_bytes") >= 20_000 * BLOCK_BYTES as u64, "{before:#} {after:#}");
         let told = place.must(&["analysis", "show", name]);
         assert!(told.contains(" s in which hearth did not watch it"), "{told}");
-        until("advice", || place.json(&["advise", name])[0]["targets"][1]["ssd_bytes"].as_u64().is_some());
+        wait_until("advice", || place.json(&["advise", name])[0]["targets"][1]["ssd_bytes"].as_u64().is_some());
     }
 
     // Killed, it has what was saved last.
@@ -144,10 +135,10 @@ fn what_was_learned_outlives_the_daemon() {
     assert_eq!(files().len(), 2, "{:?}", files());
     place.must(&["analysis", "forget", "week"]);
     place.must(&["volume", "remove", "v"]);
-    until("the end of the files", || files().is_empty());
+    wait_until("the end of the files", || files().is_empty());
     // Another volume of that name begins anew.
     place.must(&add);
-    until("the volume's watch", || place.json(&["analysis", "list"])[0]["name"] == "v");
+    wait_until("the volume's watch", || place.json(&["analysis", "list"])[0]["name"] == "v");
     assert_eq!(place.json(&["analysis", "show", "v"])["read_bytes"], 0);
     place.must(&["analysis", "start", "week", "--volume", "v"]);
     daemon.stop();
@@ -185,7 +176,7 @@ fn what_cannot_be_watched_is_said() {
     // What is wrong far inside fails as an analysis, and says so.
     std::fs::write(place.path("late.csv"), "1,R,0,4096\n".repeat(10_000) + "hello\n").expect("room");
     place.must(&["analysis", "start", "a", "--trace", "late.csv"]);
-    until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
+    wait_until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
     let view = place.json(&["analysis", "show", "a"]);
     assert!(view["state"] == "failed" && view["problem"].as_str().is_some_and(|problem| !problem.is_empty()), "{view:#}");
     refused(&["analysis", "start", "a", "--trace", "late.csv"], &["\"a\" is the name of an analysis"]);
@@ -205,7 +196,7 @@ fn a_recorded_load_is_told_before_there_is_a_pool() {
     let place = Place::new();
     let daemon = place.daemon();
     place.must(&["analysis", "start", "a", "--trace", &trace.to_string_lossy()]);
-    until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
+    wait_until("the end of the reading", || place.json(&["analysis", "show", "a"])["state"] != "reading");
     let advice = place.json(&["advise", "a"])[0].clone();
     let bytes = |nth: usize| advice["targets"][nth]["ssd_bytes"].as_u64().unwrap_or_else(|| panic!("{advice:#}"));
     // 417 MiB of different blocks in all, 256 MiB of RAM beside the SSD.
@@ -270,7 +261,7 @@ fn what_is_asked_wrongly_is_told_with_what_to_write() {
     let lines: String = (0..5000).map(|n| format!("0,R,{},4096\n", n % 50 * 4096)).collect();
     std::fs::write(&trace, format!("time_us,rw,offset_bytes,length_bytes\n{lines}")).expect("room for a file");
     place.must(&["analysis", "start", "flat", "--trace", &trace]);
-    until("the end of the reading", || place.json(&["analysis", "show", "flat"])["state"] == "ended");
+    wait_until("the end of the reading", || place.json(&["analysis", "show", "flat"])["state"] == "ended");
     let told = place.must(&["advise", "flat"]);
     assert!(told.contains("this trace has no times") && !told.contains(" more\n"), "{told}");
 

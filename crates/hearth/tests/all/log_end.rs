@@ -1,6 +1,6 @@
 //! What becomes of the readers of the daemon's log, or of its terminal, neither ends it, nor lets a command fail or wait.
 
-use crate::support::Place;
+use crate::support::{Place, wait_until};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -13,10 +13,10 @@ impl Served {
     fn start(place: &Place, stdout: Stdio, stderr: Stdio) -> Served {
         let child = place.command(&["serve"]).stdout(stdout).stderr(stderr).spawn().expect("the binary runs");
         let mut served = Served(child);
-        while place.run(&["pool", "list"]).status != Some(0) {
+        wait_until("the daemon answers", || {
             assert!(served.0.try_wait().is_ok_and(|ended| ended.is_none()), "the daemon has ended");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+            place.run(&["pool", "list"]).status == Some(0)
+        });
         served
     }
 

@@ -2,10 +2,9 @@
 //! device that somebody takes away comes again, and what a killed process left goes, and nothing else.
 
 use crate::support;
-use crate::support::{Daemon, Place};
+use crate::support::{Daemon, Place, wait_until};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::time::Duration;
 
 fn machine_can(test: &str) -> bool {
     let can = rustix::process::geteuid().is_root() && support::exists("/dev/loop-control") && support::exists("/dev/fuse");
@@ -136,11 +135,7 @@ fn a_mounted_partition_is_named_and_its_files_survive_the_end_of_the_daemon() {
         tool(&["umount", &mounted.0]);
     }
     // Mount namespaces that other tests began meanwhile have the mount too, until they end.
-    let begun = std::time::Instant::now();
-    while place.run(&["volume", "remove", name]).status != Some(0) {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{}", daemon.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    daemon.wait_until("the volume is removed", || place.run(&["volume", "remove", name]).status == Some(0));
     assert!(!support::exists(&partition), "its partitions have gone with it");
     daemon.stop();
 }
@@ -178,11 +173,7 @@ fn a_killed_model_leaves_no_device_for_long() {
     assert!(is_below(&dead) && is_below(&live) && directories() == 2);
     let (mut next, new) = begin(three);
     // At once, unless somebody who looks at all devices has it open for a moment.
-    let begun = std::time::Instant::now();
-    while new != dead && is_below(&dead) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the dead device stays");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the dead device goes", || new == dead || !is_below(&dead));
     assert!(is_below(&live) && directories() == 2);
     let mut page = [0; 4096];
     std::fs::File::open(&live).and_then(|file| file.read_exact_at(&mut page, 0)).expect("the one that lives still works");
@@ -212,15 +203,8 @@ fn a_loop_device_that_somebody_takes_away_comes_again_elsewhere() {
     let others = place.file("others.img", 1 << 20);
     // Whoever is faster gets the number: this, the daemon, or another test.
     drop(Command::new("losetup").args([&first, &others]).output());
-    let begun = std::time::Instant::now();
-    let now = loop {
-        let now = device(&place, name);
-        if backing(&now) == ours {
-            break now;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{now}: {}", daemon.log());
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    daemon.wait_until("it has a device again", || backing(&device(&place, name)) == ours);
+    let now = device(&place, name);
     assert!(daemon.log().contains(&format!("its loop device {first} was detached by another program")), "{}", daemon.log());
     assert_eq!(std::fs::read_link(format!("/dev/hearth/{name}")).expect("a link"), std::path::Path::new(&now));
     if backing(&first) == others {

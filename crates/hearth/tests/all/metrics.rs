@@ -1,7 +1,7 @@
 //! `/metrics` of the real daemon under a load that is made to move everything: what docs/metrics.md lists is there and moves, and nothing else is there.
 
-use crate::support::Place;
 use crate::support::nbd::Client;
+use crate::support::{Place, wait_until};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -223,26 +223,24 @@ fn faults_are_counted() {
 
     // What was read often enough goes to the SSD a little later.
     let cached_blocks = || {
-        std::thread::sleep(Duration::from_millis(500));
         let bytes = std::fs::read(&ssd).expect("the SSD is a file");
         let is_block = |at: &usize| blocks.iter().any(|block| bytes[*at..*at + 4096] == block[..]);
         (0..bytes.len()).step_by(4096).filter(is_block).collect::<Vec<usize>>()
     };
     let file = std::fs::File::options().write(true).open(&ssd).expect("it is there");
     // What was written a moment ago may still be read from memory.
-    let is_noticed = (0..40).any(|_| {
+    wait_until("something is cached, and its change noticed", || {
         cached_blocks().iter().for_each(|at| file.write_all_at(&[0x55; 64], *at as u64).expect("there is room"));
         (0..64u64).for_each(|n| assert!(client.read(n * 4096, 4096) == blocks[n as usize], "block {n} is as it was written"));
         scrape(&place).value("hearth_pool_checksum_errors_total", "") > 0.0
     });
-    assert!(is_noticed, "something was cached, and changed");
 
     let disk = std::fs::File::options().write(true).open(place.path("v.img")).expect("it is there");
     disk.set_len(1 << 20).expect("it can be cut");
     client.try_read(128 << 20, 4096).expect_err("there is nothing any more");
 
     (0..192u64).for_each(|n| drop(client.try_read(n % 64 * 4096, 4096)));
-    (0..20).map(|_| cached_blocks()).find(|cached| !cached.is_empty()).expect("something is cached again");
+    wait_until("something is cached again", || !cached_blocks().is_empty());
     let limit = rustix::process::Rlimit { current: Some(1 << 20), maximum: None };
     let pid = rustix::process::Pid::from_child(&daemon.child);
     rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).expect("it is our child");
@@ -251,16 +249,15 @@ fn faults_are_counted() {
     (0..64u64).for_each(|n| assert!(client.read(n * 4096, 4096) == blocks[n as usize], "block {n} without its SSD"));
 
     beside.try_read(0, 4096).expect_err("that end of the SSD is gone");
-    let is_degraded = || scrape(&place).value("hearth_pool_health", "state=\"degraded\"") > 0.0;
-    assert!((0..40).any(|_| is_degraded()), "the loss is recorded");
+    wait_until("the loss is recorded", || scrape_now(&place).value("hearth_pool_health", "state=\"degraded\"") > 0.0);
     // It goes on without that SSD, and is not stopped for what is left of it.
     place.must_fail(&["pool", "start", "p"], 1, "it was truncated or is another one");
 
-    let now = scrape(&place);
     for d in documented().iter().filter(|d| d.moved_by == "a fault") {
         let sum = |scraped: &Scraped| scraped.series(d).values().sum::<f64>();
-        assert!(sum(&now) > sum(&before), "{} did not move\n{}", d.name, now.text);
+        wait_until(&format!("{} moves", d.name), || sum(&scrape_now(&place)) > sum(&before));
     }
+    let now = scrape_now(&place);
     assert_eq!(now.value("hearth_pool_health", "state=\"degraded\""), 1.0, "{}", now.text);
     assert!(now.value("hearth_events_total", "severity=\"error\"") > 0.0, "{}", now.text);
 }

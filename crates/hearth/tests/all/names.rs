@@ -1,7 +1,7 @@
 //! Stable names of block devices: whoever gives a device up takes its name away, and one that is missing is told.
 
 use crate::support;
-use crate::support::{Place, exists};
+use crate::support::{Place, exists, wait_until};
 use rustix::process::{Signal, kill_process};
 
 fn machine_can() -> bool {
@@ -46,16 +46,6 @@ fn has_file(device: &str) -> bool {
 fn shows(device: &str, name: &str) -> bool {
     let file = std::fs::read_to_string(format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/")));
     file.is_ok_and(|file| file.trim_end().ends_with(name) || file.trim_end() == "/")
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..1200 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("{what}");
 }
 
 fn is_mounted(place: &Place, name: &str) -> bool {
@@ -121,13 +111,13 @@ fn a_name_that_is_anothers_is_told_waited_for_and_comes_when_it_is_free() {
     other.must_fail(&["volume", "wait", &name, "--limit", "0"], 1, "has no stable name");
     assert_eq!(std::fs::read_link(&stable).expect("a link"), std::path::Path::new(&device(&one, &name)));
     one.must(&["volume", "remove", &name]);
-    other.must(&["volume", "wait", &name, "--limit", "60"]);
+    other.must(&["volume", "wait", &name, "--limit", "120"]);
     assert_eq!(std::fs::read_link(&stable).expect("a link"), std::path::Path::new(&device(&other, &name)));
     // Whoever removes it, or puts something in its place, does not go unseen.
     std::fs::remove_file(&stable).and_then(|()| std::fs::create_dir(&stable)).expect("it is ours");
     wait_until("it is told", || other.json(&["volume", "show", &name])["stable_path"].is_null());
     std::fs::remove_dir(&stable).expect("it is there still");
-    other.must(&["volume", "wait", &name, "--limit", "60"]);
+    other.must(&["volume", "wait", &name, "--limit", "120"]);
     first.stop();
     second.stop();
     assert!(!is_name(&stable));

@@ -2,12 +2,11 @@
 //! Needs `../shared/pages`, `tar` and `mkfs.ext4`.
 
 use crate::support;
-use crate::support::Place;
 use crate::support::nbd::Client;
+use crate::support::{Place, wait_for};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// A file system with the tables and the redo log of a MariaDB; `false`, with a message, where that cannot be made.
 fn disk_with_mariadb(place: &Place) -> bool {
@@ -53,24 +52,13 @@ fn copy_tables(from: &PathBuf, all: &PathBuf, to: &std::path::Path) {
     }
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
 fn all(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Waits for the look that every volume gets by itself.
 fn applications(place: &Place) -> Value {
-    until("the applications", || {
+    wait_for("the applications", || {
         let told = place.json(&["app", "list"]);
         let found = all(&told).first().is_some_and(|of| of["state"] == "found");
         found.then(|| told[0].clone())
@@ -118,7 +106,7 @@ fn the_tables_of_a_device_in_trial_are_named() {
         return;
     }
     assert_eq!(start.status, Some(0), "{}", start.stderr);
-    let told = until("the tables", || {
+    let told = wait_for("the tables", || {
         let told = place.json(&["app", "list", "trial"]);
         (told[0]["state"] == "found" && !all(&told[0]["applications"]).is_empty()).then(|| told[0].clone())
     });
@@ -137,7 +125,7 @@ fn the_tables_of_a_device_in_trial_are_named() {
         let read = Command::new("dd").args([&input, "of=/dev/null", "bs=4096", "count=4", "iflag=direct", &skip]).output().expect("dd");
         assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     };
-    let read = until("reads of the table", || {
+    let read = wait_for("reads of the table", || {
         read_it();
         let objects = place.json(&["object", "list", "trial"]);
         let same = all(&objects).iter().find(|one| one["id"] == table["id"]).expect("it stays").clone();
@@ -215,7 +203,7 @@ fn tables_are_named_and_treated_without_a_login() {
     };
     let family = name.split('/').next().expect("a name");
     client.read(at, 16384);
-    until("the block in the cache", || cached(family).then_some(()));
+    wait_for("the block in the cache", || cached(family).then_some(()));
     place.must(&["volume", "drop-cache", "v"]);
 
     let done = place.must(&["object", "set", &name, "--admit", "never"]);
@@ -244,7 +232,7 @@ fn tables_are_named_and_treated_without_a_login() {
     assert!(!cached("a rule says: admit never"));
     place.must(&["object", "set", &name, "--reset"]);
     client.read(at, 16384);
-    until("the block in the cache", || cached(family).then_some(()));
+    wait_for("the block in the cache", || cached(family).then_some(()));
 
     // The whole table is read, in the order of the disk, or as much of it as is allowed.
     place.must(&["volume", "drop-cache", "v"]);
@@ -336,7 +324,7 @@ fn what_an_object_brings_is_told_and_that_it_was_rebuilt() {
     for _ in 0..5500 {
         client.read(at, 16384);
     }
-    let first = until("what it brings", || {
+    let first = wait_for("what it brings", || {
         let objects = place.json(&["object", "list", "v", "--sort", "gain"]);
         let first = all(&objects)[0].clone();
         (!all(&first["curve"]).is_empty()).then_some(first)
@@ -427,7 +415,7 @@ fn a_file_system_that_is_made_while_a_blank_disk_is_looked_at_is_found() {
     place.must(&["pool", "create", "p", "--ssd", "ssd.img", "--size", "64MiB", "--ram", "0", "--content", "off"]);
     place.file("blank.img", 2 << 30);
     let uri = place.must(&["volume", "add", "v", "--backing", "blank.img", "--pool", "p", "--export", "nbd"]).trim().to_string();
-    until("the look at the blank disk", || place.must(&["app", "list"]).contains("v: being looked at, ").then_some(()));
+    wait_for("the look at the blank disk", || place.must(&["app", "list"]).contains("v: being looked at, ").then_some(()));
     let mut client = Client::connect(&uri);
     for (number, piece) in std::fs::read(place.path("disk.img")).expect("the disk").chunks(1 << 20).enumerate() {
         if piece.iter().any(|byte| *byte != 0) {

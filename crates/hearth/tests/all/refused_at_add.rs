@@ -4,7 +4,7 @@
 //! Needs root, loop devices and cgroups of memory; says so where there are none.
 
 use crate::support::nbd::Client;
-use crate::support::{Daemon, Place};
+use crate::support::{Daemon, Place, wait_until};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -234,9 +234,7 @@ fn a_deleted_backing_file_is_told_and_can_be_saved() {
     client.write(4096, &[7; 4096]).expect("it is served");
     std::fs::remove_file(&file).expect("it is there");
     let shown = || place.json(&["volume", "show", "v"]);
-    while !shown()["problem"].as_str().is_some_and(|problem| problem.contains("was deleted")) {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    wait_until("it is told", || shown()["problem"].as_str().is_some_and(|problem| problem.contains("was deleted")));
     client.write(8192, &[8; 4096]).expect("it is served on");
     drop(client);
     place.must_fail(&["volume", "stop", "v"], 1, "was deleted");

@@ -2,10 +2,10 @@
 //! process that uses a block device.
 
 use crate::support;
-use crate::support::Place;
 use crate::support::nbd::Client;
+use crate::support::{Place, wait_for, wait_until};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BLOCK_BYTES: u64 = 4096;
 
@@ -20,27 +20,19 @@ fn volume(place: &Place, export: &str) -> String {
 
 /// The observer takes notice of a volume within a second.
 fn until_watched(place: &Place) {
-    let begun = Instant::now();
-    while place.run(&["stream", "list", "v"]).status != Some(0) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is not watched");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("it is watched", || place.run(&["stream", "list", "v"]).status == Some(0));
 }
 
 /// Uses the volume until a stream of that class and of that origin is listed; its bytes read.
 fn until_listed(place: &Place, class: &str, who: &str, mut read: impl FnMut(u64)) -> u64 {
-    let begun = Instant::now();
-    for round in 0.. {
+    let mut round = 0;
+    wait_for(&format!("{class} of {who}"), || {
         read(round);
+        round += 1;
         let streams = place.json(&["stream", "list", "v"]);
         let is_it = |line: &&serde_json::Value| line["class"] == class && line["who"] == who;
-        if let Some(line) = streams.as_array().expect("a list").iter().find(is_it) {
-            return line["read_bytes"].as_u64().expect("a number");
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no {class} of {who}: {streams:#}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    unreachable!("rounds do not end")
+        streams.as_array().expect("a list").iter().find(is_it).map(|line| line["read_bytes"].as_u64().expect("a number"))
+    })
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! `hearth top` on a real terminal (of `script`), against a daemon that is played here: it shows what comes, reconnects, and puts the terminal back
 //! however it ends.
 
-use crate::support::Place;
+use crate::support::{Place, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const ENTER_SCREEN: &str = "\u{1b}[?1049h";
 const HIDE_CURSOR: &str = "\u{1b}[?25l";
@@ -99,11 +99,7 @@ impl Screen {
     }
 
     fn until(&self, part: &str) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while !self.text().contains(part) {
-            assert!(Instant::now() < until, "{part:?} was not shown: {:?}", self.text().chars().take(3000).collect::<String>());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(&format!("{part:?} is shown"), || self.text().contains(part));
     }
 
     fn press(&mut self, keys: &str) {

@@ -21,7 +21,7 @@ fn record_until_killed(path: &Path) {
         std::thread::sleep(Duration::from_millis(20));
     }
     println!("written");
-    std::thread::sleep(Duration::from_secs(60));
+    std::thread::sleep(Duration::from_secs(600));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 
 /// How long a client may take to end what it has begun.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 const EXPORT_NAME: u32 = 1;
 const ERR_UNKNOWN: u32 = (1 << 31) + 6;
 

@@ -1,7 +1,7 @@
 //! Strangers that come in crowds, and what they keep from others: nothing. No patience ends here: what gives way gives way at once.
 
 use crate::support;
-use crate::support::{Answer, Running, limits, read_all, request};
+use crate::support::{Answer, Running, limits, read_all, request, wait_until};
 use control::api::Sample;
 use control::live::LiveEvent;
 use rest::server::ServerLimits;
@@ -121,11 +121,7 @@ fn idle_connections_give_way_and_those_that_wait_for_an_answer_do_not() {
     let other = server.raw(request("GET", "/api/v1/pools", &[("authorization", &token)], "").as_bytes());
     assert_eq!(other.body, "[]");
     drop(streams.pop());
-    let again = |_| {
-        std::thread::sleep(Duration::from_millis(10));
-        server.ask("GET", "/api/v1/pools", "").status == 200
-    };
-    assert!((0..2000).any(again), "a stream that has ended leaves its place");
+    wait_until("a stream that has ended leaves its place", || server.ask("GET", "/api/v1/pools", "").status == 200);
 }
 
 #[test]
@@ -153,14 +149,12 @@ fn who_takes_nothing_of_its_stream_loses_it() {
     let mut large = Sample::default();
     large.pools.insert("x".repeat(100_000), serde_json::from_str(POOL).expect("a pool's sample"));
     let large = Arc::new(large);
-    let freed = |_| {
+    wait_until("its place is free", || {
         server.manager.live().publish(LiveEvent::Sample(large.clone()));
-        std::thread::sleep(Duration::from_millis(10));
         let mut stream = server.connect(request("GET", "/api/v1/stream", &[], "").as_bytes());
         let mut status = [0; 12];
         stream.read_exact(&mut status).is_ok_and(|()| &status == b"HTTP/1.1 200")
-    };
-    assert!((0..5000).any(freed));
+    });
     drop(deaf);
 }
 

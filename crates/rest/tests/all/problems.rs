@@ -1,11 +1,11 @@
 //! Every malformed, oversized, half-finished or misplaced request gets a problem document that says what to do, and changes nothing.
 
-use crate::support::{Running, limits, read_all, request};
+use crate::support::{Running, limits, read_all, request, wait_until};
 use rest::ServerOptions;
 use rest::server::ServerLimits;
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn what_is_asked_wrongly_is_told_and_changes_nothing() {
@@ -256,7 +256,8 @@ fn what_is_not_http_gets_a_document() {
 /// Clients that say nothing, half a header, or half a request are sent away after a while; see `crowds.rs` for many of them.
 #[test]
 fn slow_clients_are_sent_away() {
-    let patience = Duration::from_millis(300);
+    // Long enough for those that are not slow, on a busy machine too.
+    let patience = Duration::from_secs(2);
     let server = Running::with(|options: &mut ServerOptions| options.limits = ServerLimits { patience, ..limits() });
     let post = request("POST", "/api/v1/pools", &[("content-length", "100")], "{");
     let mut slow = [server.connect(b""), server.connect(b"GET /"), server.connect(post.as_bytes())];
@@ -312,24 +313,18 @@ fn who_asks_too_often_is_told_when_to_come_again() {
 #[test]
 fn what_takes_too_long_is_told_and_goes_on() {
     let server = Running::with(|options| {
-        options.limits = ServerLimits { change: Duration::from_millis(200), actions: 1, ..limits() };
+        options.limits = ServerLimits { change: Duration::from_secs(2), actions: 1, ..limits() };
     });
     assert_eq!(server.ask("POST", "/api/v1/pools", r#"{"name":"p","ssd":"/dev/ssd"}"#).status, 200);
     let held = server.world.inside();
-    let began = Instant::now();
     let late = server.ask("POST", "/api/v1/volumes", r#"{"name":"v","pool":"p","backing":"/dev/disk"}"#);
-    assert!(began.elapsed() < Duration::from_secs(5));
     assert!(late.problem(504, "late").contains("check with `hearth volume show v`"), "{late:?}");
     // It holds the only place.
     let full = server.ask("POST", "/api/v1/volumes/v/destage", "");
     full.problem(503, "overloaded");
     assert!(full.header("retry-after").is_some(), "{full:?}");
     drop(held);
-    let shown = |_| {
-        std::thread::sleep(Duration::from_millis(20));
-        server.ask("GET", "/api/v1/volumes/v", "").status == 200
-    };
-    assert!((0..100).any(shown), "it went on");
+    wait_until("it went on", || server.ask("GET", "/api/v1/volumes/v", "").status == 200);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The stream of events: what comes, in which order, after a break, to slow listeners, and until when.
 
-use crate::support::{Running, limits, request};
+use crate::support::{Running, limits, request, wait_until};
 use control::api::Sample;
 use control::live::LiveEvent;
 use rest::server::ServerLimits;
@@ -170,13 +170,11 @@ fn there_are_so_many_streams_and_a_closed_one_makes_room() {
     let full = server.ask("GET", "/api/v1/stream", "");
     full.problem(503, "overloaded");
     drop(first);
-    let again = |_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    wait_until("its place is free", || {
         let mut stream = server.connect(request("GET", "/api/v1/stream", &[], "").as_bytes());
         let mut status = [0; 12];
         stream.read_exact(&mut status).is_ok_and(|()| &status == b"HTTP/1.1 200")
-    };
-    assert!((0..200).any(again));
+    });
 }
 
 #[test]

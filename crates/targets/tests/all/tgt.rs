@@ -38,7 +38,7 @@ impl Daemon {
         let daemon = Daemon { child, directory, port };
         let begun = Instant::now();
         while !daemon.tgtd().answers().expect("it is ours") {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it does not come up");
+            assert!(begun.elapsed() < Duration::from_secs(120), "it does not come up");
             std::thread::sleep(Duration::from_millis(20));
         }
         Some(daemon)

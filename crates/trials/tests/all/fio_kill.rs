@@ -1,6 +1,5 @@
 //! fio with verification while the daemon is killed with SIGKILL at random moments: what fio was told is written is there afterwards.
 
-use std::time::Duration;
 use trials::command;
 use trials::needs::{Need, met};
 use trials::place::{LONG, Place};
@@ -61,7 +60,7 @@ fn rounds(way: Way, export: &str) {
         let written = std::thread::scope(|scope| {
             let directory = std::path::PathBuf::from(place.path(""));
             let fio = scope.spawn(move || command::run(command::words(&write).current_dir(directory), LONG));
-            place.killed_within(Duration::from_secs(30));
+            place.killed_within(LONG);
             place.start();
             fio.join().expect("no panic")
         });

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a test needs of the machine. Without it the test says so and passes: a build machine may be without root.
 pub fn machine_can(test: &str) -> bool {
@@ -20,6 +20,19 @@ pub fn machine_can(test: &str) -> bool {
         eprintln!("SKIPPED {test}: needs root, /dev/fuse and /dev/loop-control");
     }
     can
+}
+
+/// How long is waited for what is sure to come.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Looks until it is so: far longer than it takes, on a busy machine too.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The kernel's switch for FUSE over io_uring.
@@ -137,7 +150,7 @@ impl Stage {
             // Nobody else's, also where tests run side by side.
             owner: self.directory.path().file_name().expect("it has a name").to_string_lossy().into_owned(),
             link_directory: Some(self.directory.path().join("links")),
-            patience: Duration::from_secs(60),
+            patience: PATIENCE,
             transport: self.transport,
             ..LoopOptions::default()
         }

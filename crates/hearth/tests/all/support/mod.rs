@@ -6,9 +6,40 @@ pub mod nbd;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The binary under test.
 const HEARTH: &str = env!("CARGO_BIN_EXE_hearth");
+
+/// How long is waited for what is sure to come: far longer than it takes, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn look_until<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let (begun, mut pause) = (Instant::now(), Duration::from_millis(5));
+    loop {
+        let found = look();
+        if found.is_some() || begun.elapsed() > PATIENCE {
+            return found;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(160));
+    }
+}
+
+/// Looks until there is something, and gives it. Fails with `what` where nothing comes.
+#[track_caller]
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    match look_until(look) {
+        Some(found) => found,
+        None => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+/// Looks until it is so. Fails with `what` where it never is.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
 
 /// A place of its own: state, socket, files.
 pub struct Place {
@@ -136,6 +167,14 @@ pub fn check_failure(ended: &Ended, case: &str, status: i32, part: &str) {
 }
 
 impl Daemon {
+    /// Looks until it is so. Fails with `what` and the daemon's log where it never is.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        if look_until(|| is_so().then_some(())).is_none() {
+            panic!("{what}: not within {PATIENCE:?}: {}", self.log());
+        }
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }

@@ -16,7 +16,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long an answer, or anything else that is sure to come, is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Looks until it is so: far longer than it takes, on a busy machine too.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// A server that ends with its guard.
 pub struct Running {
@@ -102,7 +115,7 @@ impl Running {
     /// Says something on the socket, as it is.
     pub fn connect(&self, says: &[u8]) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.write_all(says).expect("there is room");
         stream
     }
@@ -136,7 +149,7 @@ impl Running {
     /// Opens TCP and says something that is no whole TLS handshake.
     pub fn half_open(&self, says: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.tcp.expect("it listens")).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.write_all(says).expect("there is room");
         stream
     }
@@ -214,6 +227,6 @@ pub fn secure(address: SocketAddr, certificate: &Path) -> StreamOwned<ClientConn
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
     let stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     StreamOwned::new(connection, stream)
 }
