@@ -1,7 +1,10 @@
 //! Writes an evaluation of all suites with made-up figures and its report into a directory that is not there yet, to see what reports look like:
 //! `cargo run -p evaluate --example made_up_report -- DIRECTORY [SEED]`.
 
-use evaluate::report::{self, FORMATS, Prices, prices, synthetic};
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+use evaluate::report::{self, FORMATS, Prices, prices};
 use evaluate::store::Store;
 use evaluate::trouble::Trouble;
 use std::path::Path;

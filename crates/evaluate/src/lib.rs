@@ -7,6 +7,12 @@
 //! [`run`] (what is run, and in which order), [`store`] (the directory in which all of it is kept).
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as evaluate;
+#[cfg(test)]
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
 pub mod again;
 pub mod by_hand;
 pub mod catalogue;
@@ -17,7 +23,7 @@ pub mod machine;
 pub mod pairs;
 pub mod pattern;
 pub mod plot;
-mod random;
+pub mod random;
 pub mod report;
 pub mod result;
 pub mod run;

@@ -223,7 +223,7 @@ fn read_leg(path: &Path, case: &str, arm: &str, round: u32) -> Result<Option<Leg
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::synthetic::{self, Truth};
+    use crate::synthetic::{self, Truth};
 
     fn stored() -> (tempfile::TempDir, Store, Evaluation, Vec<Leg>) {
         let place = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,8 @@
 //! The files of a report: HTML that asks for nothing outside itself and shows its charts in a browser, PDF that readers of PDF read.
 
-use evaluate::report::{self, FORMATS, Prices, prices, synthetic};
+mod synthetic;
+
+use evaluate::report::{self, FORMATS, Prices, prices};
 use evaluate::store::Store;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

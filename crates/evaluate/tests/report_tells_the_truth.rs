@@ -1,12 +1,14 @@
 //! Evaluations whose truth is known go through the whole pipeline (files, summary, words), and what the report claims is judged by the truth.
 
+mod synthetic;
+
 use evaluate::pairs::Verdict;
 use evaluate::report::headlines::Outcome;
 use evaluate::report::prices::{Cost, EXAMPLE};
 use evaluate::report::summary::summarize;
-use evaluate::report::synthetic::{self, Truth};
 use evaluate::report::{self, Prices, Summary};
 use evaluate::store::Store;
+use synthetic::Truth;
 
 /// Enough that a share of 0.95 is known to a hundredth (standard error 0.0034).
 const SEEDS: u64 = 4000;

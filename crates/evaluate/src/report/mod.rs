@@ -11,7 +11,6 @@ mod pages;
 mod pdf;
 pub mod prices;
 pub mod summary;
-pub mod synthetic;
 mod text;
 mod then;
 mod words;

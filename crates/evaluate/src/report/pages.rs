@@ -572,8 +572,8 @@ fn method_page() -> Page {
 mod tests {
     use super::*;
     use crate::report::summary::summarize;
-    use crate::report::synthetic::{Truth, one_case};
     use crate::result::Ceiling;
+    use crate::synthetic::{Truth, one_case};
 
     #[test]
     fn what_no_cache_can_pass_is_told_once_it_has_been_run() {

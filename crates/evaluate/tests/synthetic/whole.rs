@@ -1,9 +1,9 @@
 //! An evaluation of all suites with everything that a report may meet: warm-ups, latencies, curves, a missing leg, a suite that could not be run. Made up.
 
 use super::{evaluation, kept, normal};
-use crate::pairs::Better;
-use crate::random::Random;
-use crate::result::{Arm, CacheFigures, Case, Cpu, Evaluation, Latency, Leg, Measured, NotMeasured, Second};
+use evaluate::pairs::Better;
+use evaluate::random::Random;
+use evaluate::result::{Arm, CacheFigures, Case, Cpu, Evaluation, Latency, Leg, Measured, NotMeasured, Second};
 use std::collections::BTreeMap;
 
 /// A made-up case: what is needed to write its plan and its legs.

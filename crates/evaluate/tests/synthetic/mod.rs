@@ -1,14 +1,15 @@
 //! Evaluations whose truth is known: what the tests of reports are fed, so that verdicts can be judged. No figure of them is of a real machine, and they
-//! say so themselves.
+//! say so themselves. Unit tests, `tests/` and an example share this file.
+#![allow(dead_code, unused_imports, reason = "each of them uses a part")]
 
 mod whole;
 
 pub use whole::whole;
 
-use crate::catalogue::{Published, SUITES};
-use crate::pairs::Better;
-use crate::random::Random;
-use crate::result::{Arm, Case, Evaluation, FORMAT, Leg, Machine, Measured, Settings};
+use evaluate::catalogue::{Published, SUITES};
+use evaluate::pairs::Better;
+use evaluate::random::Random;
+use evaluate::result::{Arm, Case, Evaluation, FORMAT, Leg, Machine, Measured, Settings};
 use std::collections::BTreeMap;
 
 /// What is true of one case.
