@@ -168,7 +168,7 @@ async function pools(world: World, method: string, name: string | undefined, ver
     const create = body as PoolCreate;
     await wait(600);
     const device = DEVICES.find((other) => other.path === create.ssd || other.stable_path === create.ssd);
-    if (device?.destroys && !create.force) throw new Problem(409, "conflict", `${create.ssd} ${device.told}`, "use --force to destroy it");
+    if (device?.destroys && !create.force) throw new Problem(409, "conflict", `${create.ssd} ${device.summary}`, "use --force to destroy it");
     const made = pool(create.name, create.ssd, create.size_bytes ?? 200 * GIB);
     world.pools.set(create.name, made);
     world.tell("info", create.name, "pool created");
@@ -186,7 +186,7 @@ async function pools(world: World, method: string, name: string | undefined, ver
   if (verb === "replace") {
     const asked = body as PoolReplace;
     const device = DEVICES.find((other) => other.path === asked.ssd);
-    if (device?.destroys && !asked.force) throw new Problem(409, "conflict", `${asked.ssd} ${device.told}`, "use --force to destroy it");
+    if (device?.destroys && !asked.force) throw new Problem(409, "conflict", `${asked.ssd} ${device.summary}`, "use --force to destroy it");
     return world.begin("replace", name, GIB, 3, () => {
       Object.assign(one, { ssd: asked.ssd, cached_bytes: 0, dirty_bytes: 0 });
       world.tell("info", name, `the pool is now on ${asked.ssd}; its cache is empty`);
@@ -213,7 +213,7 @@ async function volumes(world: World, method: string, name: string | undefined, v
     const shares = disk.shares ?? [];
     const share = method === "POST" ? shared(name, disk.uuid, body as ShareAdd) : null;
     disk.shares = share ? [...shares, share] : shares.filter((other) => other.protocol !== word);
-    return share ?? { done: true, told: "no longer shared" };
+    return share ?? { done: true, summary: "no longer shared" };
   }
   const volume = world.volumes.get(name);
   if (!volume) throw missing("volume", name);
@@ -231,14 +231,14 @@ async function volumes(world: World, method: string, name: string | undefined, v
     case "stop":
       volume.view.health = verb === "start" ? "running" : "stopped";
       changed();
-      return { done: true, told: verb === "start" ? `it runs over ${volume.view.backing}` : `${volume.view.backing} is complete and free` };
+      return { done: true, summary: verb === "start" ? `it runs over ${volume.view.backing}` : `${volume.view.backing} is complete and free` };
     case "drop-cache":
-      return { done: true, told: "1 GiB of clean cache on the SSD and the cache in RAM were dropped" };
+      return { done: true, summary: "1 GiB of clean cache on the SSD and the cache in RAM were dropped" };
     case "grow":
       volume.view.size_bytes = Math.max(volume.view.size_bytes, volume.view.backing_size_bytes ?? 0);
       volume.view.backing_size_bytes = null;
       changed();
-      return { done: true, told: "its size is that of its backing device" };
+      return { done: true, summary: "its size is that of its backing device" };
     case "shares": {
       const shares = (volume.view.shares ??= []);
       if (method === "POST") {
@@ -249,7 +249,7 @@ async function volumes(world: World, method: string, name: string | undefined, v
       }
       volume.view.shares = shares.filter((share) => share.protocol !== word);
       changed();
-      return { done: true, told: "no longer shared" };
+      return { done: true, summary: "no longer shared" };
     }
     case "destage":
       return world.begin("destage", name, dirty(), 12, () => world.tell("info", name, "destage done"));
@@ -330,5 +330,5 @@ function examine(path: string): unknown {
   const known = DEVICES.find((other) => other.path === path);
   if (known) return known;
   if (path.includes("missing") || path.startsWith("/srv/cache")) throw new Problem(404, "not_found", `${path} is not there`, "check the path");
-  return { ...DEVICES[2]!, path, stable_path: null, kind: "file", parent: null, size_bytes: 100 * GIB, told: path.startsWith("model:") ? "a modelled disk over a file" : "a file" };
+  return { ...DEVICES[2]!, path, stable_path: null, kind: "file", parent: null, size_bytes: 100 * GIB, summary: path.startsWith("model:") ? "a modelled disk over a file" : "a file" };
 }

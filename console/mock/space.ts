@@ -88,10 +88,10 @@ export function why(volume: MockVolume, start: number, length: number): WhyView 
   }
   const heat = heatAt(volume, Math.floor(from / MIB));
   const told: Omit<RecentRequest, "ago_ms" | "start_bytes">[] = [
-    { op: "read", length_bytes: 8192, outcome: "ssd_hit", reason: null, told: "Both blocks came from the SSD." },
-    { op: "read", length_bytes: 4096, outcome: "miss", reason: "first_touch", told: "It was seen for the first time; it enters the SSD when it is used again." },
-    { op: "read", length_bytes: 1048576, outcome: "bypass", reason: "sequential", told: "It belonged to a stream longer than the sequential cutoff of 1 MiB, so it bypassed the cache." },
-    { op: "write", length_bytes: 4096, outcome: volume.view.options.mode === "write-back" ? "write_back" : "write_through", reason: null, told: "It was written." },
+    { op: "read", length_bytes: 8192, outcome: "ssd_hit", reason: null, summary: "Both blocks came from the SSD." },
+    { op: "read", length_bytes: 4096, outcome: "miss", reason: "first_touch", summary: "It was seen for the first time; it enters the SSD when it is used again." },
+    { op: "read", length_bytes: 1048576, outcome: "bypass", reason: "sequential", summary: "It belonged to a stream longer than the sequential cutoff of 1 MiB, so it bypassed the cache." },
+    { op: "write", length_bytes: 4096, outcome: volume.view.options.mode === "write-back" ? "write_back" : "write_through", reason: null, summary: "It was written." },
   ];
   const recent: RecentRequest[] = heat < 0.5 ? [] : Array.from({ length: 9 }, (_, index) => ({ ...told[Math.floor(random(volume.seed + 76, index + from) * told.length)]!, ago_ms: 300 + index * index * 900, start_bytes: from + index * 4096 }));
   const verdict = ssd === 0

@@ -171,14 +171,14 @@ function content(of: PoolView, cached_bytes: number): ContentStats {
   };
 }
 
-const device = (path: string, rest: Partial<DeviceView>): DeviceView => ({ path, stable_path: null, kind: "disk", parent: null, size_bytes: 500 * GIB, model: null, rotational: false, read_only: false, state: "free", told: "free", destroys: null, can_be_ssd: true, can_be_backing: true, ...rest });
+const device = (path: string, rest: Partial<DeviceView>): DeviceView => ({ path, stable_path: null, kind: "disk", parent: null, size_bytes: 500 * GIB, model: null, rotational: false, read_only: false, state: "free", summary: "free", destroys: null, can_be_ssd: true, can_be_backing: true, ...rest });
 
 export const DEVICES: DeviceView[] = [
-  device("/dev/nvme0n1", { model: "Samsung SSD 980 PRO 1TB", size_bytes: 931 * GIB, state: "in_use", told: "its partitions are in use", can_be_ssd: false, can_be_backing: false }),
-  device("/dev/nvme0n1p1", { kind: "partition", parent: "/dev/nvme0n1", size_bytes: 100 * GIB, state: "in_use", told: "mounted at /", can_be_ssd: false, can_be_backing: false }),
-  device("/dev/nvme0n1p5", { kind: "partition", parent: "/dev/nvme0n1", size_bytes: 200 * GIB, told: "free" }),
-  device("/dev/nvme1n1", { model: "KIOXIA CD8-V", size_bytes: 1490 * GIB, state: "foreign", told: "has an ext4 file system \"old-data\"", destroys: "an ext4 file system \"old-data\" with 1.2 TiB in use on /dev/nvme1n1 is lost", stable_path: "/dev/disk/by-id/nvme-KIOXIA_CD8-V_X1" }),
-  device("/dev/sdx", { model: "ST16000NM001G", rotational: true, size_bytes: 14_902 * GIB, state: "foreign", told: "has an xfs file system \"media\"", destroys: "an xfs file system \"media\" on /dev/sdx is lost", stable_path: "/dev/disk/by-id/ata-ST16000NM001G_ZL2" }),
-  device("/dev/sdb", { model: "ST8000NM", rotational: true, size_bytes: 7452 * GIB, state: "backing", told: "the backing device of volume db", can_be_ssd: false, can_be_backing: false }),
-  device("/dev/sr0", { model: "DVD-ROM", size_bytes: 4 * GIB, read_only: true, told: "can only be read", state: "in_use", can_be_ssd: false, can_be_backing: false }),
+  device("/dev/nvme0n1", { model: "Samsung SSD 980 PRO 1TB", size_bytes: 931 * GIB, state: "in_use", summary: "its partitions are in use", can_be_ssd: false, can_be_backing: false }),
+  device("/dev/nvme0n1p1", { kind: "partition", parent: "/dev/nvme0n1", size_bytes: 100 * GIB, state: "in_use", summary: "mounted at /", can_be_ssd: false, can_be_backing: false }),
+  device("/dev/nvme0n1p5", { kind: "partition", parent: "/dev/nvme0n1", size_bytes: 200 * GIB, summary: "free" }),
+  device("/dev/nvme1n1", { model: "KIOXIA CD8-V", size_bytes: 1490 * GIB, state: "foreign", summary: "has an ext4 file system \"old-data\"", destroys: "an ext4 file system \"old-data\" with 1.2 TiB in use on /dev/nvme1n1 is lost", stable_path: "/dev/disk/by-id/nvme-KIOXIA_CD8-V_X1" }),
+  device("/dev/sdx", { model: "ST16000NM001G", rotational: true, size_bytes: 14_902 * GIB, state: "foreign", summary: "has an xfs file system \"media\"", destroys: "an xfs file system \"media\" on /dev/sdx is lost", stable_path: "/dev/disk/by-id/ata-ST16000NM001G_ZL2" }),
+  device("/dev/sdb", { model: "ST8000NM", rotational: true, size_bytes: 7452 * GIB, state: "backing", summary: "the backing device of volume db", can_be_ssd: false, can_be_backing: false }),
+  device("/dev/sr0", { model: "DVD-ROM", size_bytes: 4 * GIB, read_only: true, summary: "can only be read", state: "in_use", can_be_ssd: false, can_be_backing: false }),
 ];

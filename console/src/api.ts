@@ -61,6 +61,8 @@ export interface JobView {
   left_s: number | null;
   elapsed_ms: number;
   /** What came of it, where that is not what was expected. */
+  summary?: string | null;
+  /** The former name of summary. */
   told?: string | null;
 }
 
@@ -82,7 +84,9 @@ export interface DeviceView {
   rotational: boolean | null;
   read_only: boolean;
   state: DeviceState;
-  told: string;
+  summary: string;
+  /** The former name of summary. */
+  told?: string;
   destroys: string | null;
   can_be_ssd: boolean;
   can_be_backing: boolean;
@@ -296,6 +300,8 @@ export interface VolumeWarm {
 export interface Done {
   done: boolean;
   /** What was done, where the request alone does not say it. */
+  summary?: string | null;
+  /** The former name of summary. */
   told?: string | null;
 }
 
@@ -458,7 +464,9 @@ export interface RecentRequest {
   length_bytes: number;
   outcome: string;
   reason: string | null;
-  told: string;
+  summary: string;
+  /** The former name of summary. */
+  told?: string;
 }
 
 export interface WhyView {

@@ -92,7 +92,7 @@ export function RemoveShare({ share, refresh, onClose }: { share: ShareView; ref
   const [force, setForce] = useState(false);
   const confirm = async (): Promise<void> => {
     const done = await remove<Done>(`/volumes/${part(share.volume)}/shares/${share.protocol}`, { force });
-    toast({ kind: "done", title: share.volume, detail: done.told ?? "done" });
+    toast({ kind: "done", title: share.volume, detail: done.summary ?? "done" });
     await refresh();
   };
   return (

@@ -118,7 +118,7 @@ async function examineSsd(plan: Plan, set: (part: Partial<Plan>) => void): Promi
   const path = plan.ssdPath.trim();
   try {
     const ssdExamined = await post<DeviceView>("/devices/examine", { path });
-    if (!ssdExamined.can_be_ssd) throw new ApiError(409, `${path} cannot be the SSD: ${ssdExamined.told}`, "pick another one");
+    if (!ssdExamined.can_be_ssd) throw new ApiError(409, `${path} cannot be the SSD: ${ssdExamined.summary}`, "pick another one");
     set({ ssdExamined });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 404) throw error;
@@ -131,6 +131,6 @@ async function examineBacking(plan: Plan, set: (part: Partial<Plan>) => void): P
   if (plan.backingBy === "device") return;
   const path = plan.backingPath.trim();
   const backingExamined = await post<DeviceView>("/devices/examine", { path });
-  if (!backingExamined.can_be_backing) throw new ApiError(409, `${path} cannot be the slow disk: ${backingExamined.told}`, "pick another one");
+  if (!backingExamined.can_be_backing) throw new ApiError(409, `${path} cannot be the slow disk: ${backingExamined.summary}`, "pick another one");
   set({ backingExamined });
 }

@@ -41,7 +41,7 @@ function Start({ pool, onClose }: Props) {
   const confirm = async (): Promise<void> => {
     const done = await post<Done>(`/pools/${part(pool.name)}/start`);
     await Promise.all([refreshPools(), refreshVolumes()]);
-    toast({ kind: "done", title: `${pool.name}: ${done.told ?? "started"}` });
+    toast({ kind: "done", title: `${pool.name}: ${done.summary ?? "started"}` });
   };
   return (
     <Dialog title={`Start ${pool.name}`} confirm="Start it" onConfirm={confirm} onClose={onClose}>

@@ -51,7 +51,7 @@ export function Devices({ devices, purpose, chosen, taken, onChoose }: Props) {
               <span class="device-text">
                 <strong>{device.path}</strong> {bytes(device.size_bytes)}
                 <span class="under">{[device.model, device.kind === "disk" ? speed : device.kind, device.read_only ? "read-only" : null].filter(Boolean).join(" · ")}</span>
-                <span class="under">{device.path === taken ? "chosen as the SSD" : device.told}</span>
+                <span class="under">{device.path === taken ? "chosen as the SSD" : device.summary}</span>
                 {able && purpose === "ssd" && device.destroys && <span class="warn-text">{device.destroys}</span>}
               </span>
               <Badge tone={tone}>{word}</Badge>

@@ -142,7 +142,7 @@ export function review(plan: Plan): { text: string; grave: boolean }[] {
     plain(`${fresh ? `The file ${ssdPath(plan)} of ${bytes(typed ?? 0)} is made and` : ssdPath(plan)} becomes the SSD of the new pool ${plan.poolName}${!fresh && typed !== undefined ? `, ${bytes(typed)} of it` : ""}, with ${bytes(size(plan.ram).value ?? 0)} of RAM in front.`);
   } else plain(`The pool ${plan.pool} caches the volume; nothing on its SSD is destroyed.`);
   const backing = backingView(plan);
-  plain(`${backingPath(plan)}${backing ? ` (${bytes(backing.size_bytes)}, ${backing.told})` : ""} becomes the slow disk of the volume ${plan.name}. Nothing on it is changed by this; from now on it is used through the volume only.`);
+  plain(`${backingPath(plan)}${backing ? ` (${bytes(backing.size_bytes)}, ${backing.summary})` : ""} becomes the slow disk of the volume ${plan.name}. Nothing on it is changed by this; from now on it is used through the volume only.`);
   plain(`Mode ${plan.mode}. ${MODES[plan.mode].about} ${MODES[plan.mode].loss}`);
   for (const way of exportsOf(plan)) {
     plain(exportSentence(way, plan.name));

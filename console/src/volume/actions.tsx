@@ -146,7 +146,7 @@ function Remove({ volume, onClose }: Props) {
 
 /** Done, with what the daemon says of it. */
 async function told(volume: VolumeView, done: Done): Promise<void> {
-  toast({ kind: "done", title: volume.name, detail: done.told ?? "done" });
+  toast({ kind: "done", title: volume.name, detail: done.summary ?? "done" });
   await refreshVolumes();
 }
 

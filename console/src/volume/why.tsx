@@ -155,7 +155,7 @@ function Recent({ why }: { why: WhyView }) {
               <tr key={`${request.ago_ms}-${index}`}>
                 <th scope="row">{span(request.ago_ms / 1000)} ago</th>
                 <td data-label="Request">{request.op} {bytes(request.length_bytes)} at {exact(request.start_bytes)}</td>
-                <td data-label="Became"><strong>{OUTCOMES[request.outcome] ?? request.outcome}</strong>. {request.told}</td>
+                <td data-label="Became"><strong>{OUTCOMES[request.outcome] ?? request.outcome}</strong>. {request.summary}</td>
               </tr>
             ))}</tbody>
           </table>

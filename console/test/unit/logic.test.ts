@@ -70,7 +70,7 @@ test("the heat map's cells fit and the last one is shorter", () => {
 
 test("offsets are written so that nothing is lost", () => assert.deepEqual([0, 4096, 2 ** 30, 2 ** 30 + 512, 3 * 2 ** 20].map(exact), ["0", "4KiB", "1GiB", "1073742336", "3MiB"]));
 
-const disk = (rest: Partial<DeviceView>): DeviceView => ({ path: "/dev/sda", stable_path: null, kind: "disk", parent: null, size_bytes: 2 ** 40, model: null, rotational: true, read_only: false, state: "foreign", told: "has ext4", destroys: "an ext4 file system is lost", can_be_ssd: true, can_be_backing: true, ...rest });
+const disk = (rest: Partial<DeviceView>): DeviceView => ({ path: "/dev/sda", stable_path: null, kind: "disk", parent: null, size_bytes: 2 ** 40, model: null, rotational: true, read_only: false, state: "foreign", summary: "has ext4", destroys: "an ext4 file system is lost", can_be_ssd: true, can_be_backing: true, ...rest });
 
 test("a new volume is shared as it was asked for, and not with everybody by accident", () => {
   const plan: Plan = { ...FRESH, name: "data", ssdDevice: disk({}), backingDevice: disk({ path: "/dev/sdb" }) };

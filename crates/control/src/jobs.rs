@@ -247,6 +247,7 @@ impl Job {
             rate_bytes: rate(&progress.samples, now),
             left_s: left_s(&progress.samples, now).filter(|_| running && progress.total_bytes > 0),
             elapsed_ms: now.duration_since(self.began).as_millis() as u64,
+            summary: self.told.get().cloned(),
             told: self.told.get().cloned(),
         }
     }

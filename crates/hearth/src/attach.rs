@@ -44,7 +44,7 @@ impl Session {
             options: request::options(&attach.options, false)?,
         };
         let done: Done = patiently("attaching the device", || self.client.send("POST", "/attachments", &body))?;
-        self.print(&done, |done| format!("{}\n", done.told.as_deref().unwrap_or("attached")))
+        self.print(&done, |done| format!("{}\n", done.summary.as_deref().unwrap_or("attached")))
     }
 
     /// `hearth detach`.
@@ -54,6 +54,6 @@ impl Session {
     pub fn detach(&self, name: &str) -> Result<(), Failure> {
         let path = format!("/attachments/{}", request::name(Named::Volume, name)?);
         let done: Done = patiently("detaching the device", || self.client.delete(&path))?;
-        self.print(&done, |done| format!("{}\n", done.told.as_deref().unwrap_or("detached")))
+        self.print(&done, |done| format!("{}\n", done.summary.as_deref().unwrap_or("detached")))
     }
 }

@@ -145,7 +145,7 @@ impl Session {
             Pool::Start { name } => {
                 let path = format!("/pools/{}/start", request::name(Named::Pool, name)?);
                 let done: Done = patiently("starting the pool", || self.client.post(&path))?;
-                self.print(&done, |done| format!("pool {name}: {}\n", done.told.as_deref().unwrap_or("done")))
+                self.print(&done, |done| format!("pool {name}: {}\n", done.summary.as_deref().unwrap_or("done")))
             }
             Pool::TakeBack { name } => {
                 let path = format!("/pools/{}/take-back", request::name(Named::Pool, name)?);
@@ -161,7 +161,7 @@ impl Session {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
                 self.print(&done, |done| {
-                    let left = done.told.as_ref().map_or(String::new(), |told| format!("; {told}"));
+                    let left = done.summary.as_ref().map_or(String::new(), |told| format!("; {told}"));
                     format!("pool {name} destroyed{left}\n")
                 })
             }
@@ -244,7 +244,7 @@ impl Session {
                     Err(_) => {
                         let done: Done = serde_json::from_value(answer).unwrap_or_default();
                         self.print(&done, |done| {
-                            show::changed(name, done.told.as_deref().unwrap_or("done"), body.options.mode.as_deref())
+                            show::changed(name, done.summary.as_deref().unwrap_or("done"), body.options.mode.as_deref())
                         })?;
                         if exporting { self.tell(|| Ok(places(&self.client.get::<VolumeView>(&path)?))) } else { Ok(()) }
                     }
@@ -254,7 +254,7 @@ impl Session {
                 let path = format!("/volumes/{}/rename", request::name(Named::Volume, name)?);
                 let body = VolumeRename { name: request::name(Named::Volume, new_name)?.into() };
                 let done: Done = patiently("giving the volume another name", || self.client.send("POST", &path, &body))?;
-                self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
+                self.print(&done, |done| format!("volume {name}: {}\n", done.summary.as_deref().unwrap_or("done")))
             }
             Volume::Start { name } => self.tell_of(name, "start", "starting the volume"),
             Volume::Stop { name, give_up, force } => {
@@ -283,7 +283,7 @@ impl Session {
                 let path = format!("{volume}?drop_dirty={drop_dirty}");
                 let doing = format!("removing the volume over {}", before.backing);
                 let job = self.finished(begin(&self.interrupt, || patiently(&doing, || self.client.delete(&path)))?)?;
-                self.tell(|| Ok(job.told.map_or_else(|| show::removed(&before, *drop_dirty), |told| told + "\n")))
+                self.tell(|| Ok(job.summary.map_or_else(|| show::removed(&before, *drop_dirty), |told| told + "\n")))
             }
         }
     }
@@ -292,7 +292,7 @@ impl Session {
     fn tell_of(&self, name: &str, verb: &str, doing: &str) -> Result<(), Failure> {
         let path = format!("/volumes/{}/{verb}", request::name(Named::Volume, name)?);
         let done: Done = patiently(doing, || self.client.post(&path))?;
-        self.print(&done, |done| format!("volume {name}: {}\n", done.told.as_deref().unwrap_or("done")))
+        self.print(&done, |done| format!("volume {name}: {}\n", done.summary.as_deref().unwrap_or("done")))
     }
 
     /// Waits until a volume is served, with its SSD or without, and found by its stable name. A daemon that is not there may be coming.

@@ -174,7 +174,7 @@ fn pool_paths(typed: &OsStr) -> Vec<CompletionCandidate> {
     let begun = typed.to_string_lossy();
     let known = listed(DEVICES).into_iter().filter_map(|device| serde_json::from_value::<DeviceView>(device).ok());
     let is_wanted = |device: &DeviceView| device.state == DeviceState::Pool && device.can_be_ssd && device.path.starts_with(&*begun);
-    let candidate = |device: DeviceView| CompletionCandidate::new(device.path).help(Some(device.told.into()));
+    let candidate = |device: DeviceView| CompletionCandidate::new(device.path).help(Some(device.summary.into()));
     known.filter(is_wanted).map(candidate).chain(PathCompleter::any().complete(typed)).collect()
 }
 

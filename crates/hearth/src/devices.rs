@@ -26,7 +26,7 @@ pub fn devices(devices: &[DeviceView]) -> String {
             kind(device),
             state(device.state).into(),
             may_be(device).into(),
-            format!("{model}{}", device.told),
+            format!("{model}{}", device.summary),
         ]
     };
     table::layout(&head, &devices.iter().map(row).collect::<Vec<_>>())
@@ -76,7 +76,8 @@ mod tests {
             rotational: Some(true),
             read_only: false,
             state,
-            told: told.into(),
+            summary: told.into(),
+            told: String::new(),
             destroys: None,
             can_be_ssd: false,
             can_be_backing: false,

@@ -92,7 +92,7 @@ impl Session {
                 return "no free disk carries a pool that is not known here; an SSD that is a file is given by its path\n".into();
             }
             let head = [("SSD", Align::Left), ("SIZE", Align::Right), ("HOLDS", Align::Left)];
-            let row = |d: &DeviceView| vec![d.path.clone(), human::bytes(d.size_bytes), d.told.clone()];
+            let row = |d: &DeviceView| vec![d.path.clone(), human::bytes(d.size_bytes), d.summary.clone()];
             let rows: Vec<_> = found.iter().map(row).collect();
             table::layout(&head, &rows) + "see what is on one with `hearth pool import PATH --look`\n"
         })

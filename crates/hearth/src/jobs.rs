@@ -107,6 +107,7 @@ mod tests {
             rate_bytes: 0,
             left_s: None,
             elapsed_ms: 1500,
+            summary: None,
             told: None,
         };
         let list = jobs(std::slice::from_ref(&failed));

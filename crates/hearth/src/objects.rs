@@ -63,7 +63,7 @@ impl Session {
                     (Err(failure), Err(_)) => return Err(failure),
                 };
                 let done: Done = self.client.send("POST", &format!("/applications/{id}/disconnect"), &api::AppDisconnect { volume })?;
-                self.print(&done, |done| done.told.clone().map_or_else(String::new, |told| told + "\n"))
+                self.print(&done, |done| done.summary.clone().map_or_else(String::new, |told| told + "\n"))
             }
             App::Discover { volume } => {
                 let volumes = match volume {

@@ -39,7 +39,7 @@ impl Session {
                 let protocol = self.which(volume, protocol.iscsi, protocol.nvme_tcp)?;
                 let path = format!("/volumes/{volume}/shares/{}?force={force}", protocol.name());
                 let done: Done = patiently("taking the target down", || self.client.delete(&path))?;
-                self.print(&done, |done| format!("{volume}: {}\n", done.told.as_deref().unwrap_or("done")))
+                self.print(&done, |done| format!("{volume}: {}\n", done.summary.as_deref().unwrap_or("done")))
             }
         }
     }

@@ -59,7 +59,7 @@ fn told(view: &WhyView) -> String {
         text += "\nlatest requests in the same megabyte or megabytes:\n";
     }
     for recent in view.recent.iter().take(RECENT_SHOWN) {
-        text += &format!("  at {}: {}\n", exact(recent.start_bytes), recent.told);
+        text += &format!("  at {}: {}\n", exact(recent.start_bytes), recent.summary);
     }
     if let Some(more @ 1..) = view.recent.len().checked_sub(RECENT_SHOWN) {
         text += &format!("  … {more} more (--json has all)\n");
@@ -158,7 +158,8 @@ mod tests {
             length_bytes: 4096,
             outcome: "miss".into(),
             reason: None,
-            told: "3 s ago, read of 4 KiB: a miss".into(),
+            summary: "3 s ago, read of 4 KiB: a miss".into(),
+            told: String::new(),
         };
         let view = WhyView {
             volume: "v".into(),

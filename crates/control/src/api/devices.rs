@@ -41,6 +41,9 @@ pub struct DeviceView {
     /// Whether it can be used.
     pub state: DeviceState,
     /// The same as a clause for people: "mounted at /", "has an ext4 file system \"data\"", "free".
+    pub summary: String,
+    /// The former name of `summary`, until 1.0.
+    #[serde(default)]
     pub told: String,
     /// What would be lost if it became the SSD of a pool, as a sentence; null if nothing is known to be on it.
     pub destroys: Option<String>,
@@ -48,6 +51,14 @@ pub struct DeviceView {
     pub can_be_ssd: bool,
     /// Whether it may become a backing device.
     pub can_be_backing: bool,
+}
+
+impl DeviceView {
+    /// Says this of it.
+    pub fn say(&mut self, summary: String) {
+        self.told.clone_from(&summary);
+        self.summary = summary;
+    }
 }
 
 /// A path typed by a person, to be looked at before anything is done.

@@ -95,6 +95,9 @@ pub struct JobView {
     pub elapsed_ms: u64,
     /// What came of it, as one sentence, where that is not what was expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// The former name of `summary`, until 1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
 }
 

@@ -77,6 +77,9 @@ pub struct RecentRequest {
     /// "no_space", "degraded", "policy", "stream"); null if it was not.
     pub reason: Option<String>,
     /// The same as a sentence for people.
+    pub summary: String,
+    /// The former name of `summary`, until 1.0.
+    #[serde(default)]
     pub told: String,
 }
 

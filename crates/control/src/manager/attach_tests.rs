@@ -41,7 +41,7 @@ fn detach() -> Action {
 
 fn told(answer: Result<Answer, ControlError>) -> String {
     match answer.expect("nothing fails") {
-        Answer::Done(done) => done.told.expect("it tells what was done"),
+        Answer::Done(done) => done.summary.expect("it tells what was done"),
         other => panic!("{other:?}"),
     }
 }

@@ -128,7 +128,7 @@ fn sessions_are_asked_for_as_long_as_there_is_a_connection() {
 
     let disconnect = Action::ApplicationDisconnect { id: 5, volume: None };
     let Ok(Answer::Done(done)) = stage.manager.handle(disconnect.clone()) else { panic!("it is there") };
-    assert!(done.told.is_some_and(|told| told.starts_with("disconnected from the server of /var/lib/mysql")));
+    assert!(done.summary.is_some_and(|told| told.starts_with("disconnected from the server of /var/lib/mysql")));
     until("the end of the thread", || !stage.manager.connections().is_asking && stage.manager.sessions("v").is_empty());
     let error = stage.manager.handle(disconnect).expect_err("it has gone");
     assert_eq!(error.to_string(), "there is no connection to an application of number 5");

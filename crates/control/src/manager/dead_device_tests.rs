@@ -74,7 +74,7 @@ fn a_volume_whose_disk_cannot_flush_goes_and_says_what_is_lost() {
     let world = World::default();
     let manager = daemon(&world, "write-through");
     world.inside().broken.extend(["/dev/pa".into(), "/dev/pb".into(), "/dev/qa".into(), "/dev/qb".into()]);
-    let Ok(Answer::Done(Done { told: Some(told), .. })) = manager.handle(stop("pa", false)) else { panic!("it stops") };
+    let Ok(Answer::Done(Done { summary: Some(told), .. })) = manager.handle(stop("pa", false)) else { panic!("it stops") };
     assert!(told.contains("/dev/pa may lack what was written last") && !told.contains("complete and free"), "{told}");
     assert_eq!(volume(&manager, "pa").health, Health::Stopped);
     assert!(!world.inside().saved.volumes.iter().any(|volume| volume.name == "pa" && volume.stopped_clean), "as after a crash");

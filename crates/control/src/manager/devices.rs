@@ -28,14 +28,15 @@ impl Manager {
         let parts: Vec<(String, String)> = views
             .iter()
             .filter(|view| matches!(view.state, DeviceState::Pool | DeviceState::Backing))
-            .filter_map(|view| Some((view.parent.clone()?, format!("its partition {} is {}", view.path, view.told))))
+            .filter_map(|view| Some((view.parent.clone()?, format!("its partition {} is {}", view.path, view.summary))))
             .collect();
         for view in &mut views {
             let told: Vec<&str> = parts.iter().filter(|(parent, _)| *parent == view.path).map(|(_, told)| told.as_str()).collect();
             if !told.is_empty() {
                 // That it is held exclusively is no news: we hold it. That it is mounted is.
-                let others = Some(view.told.as_str()).filter(|told| view.state == DeviceState::InUse && *told != EXCLUSIVE);
-                view.told = others.into_iter().chain(told).collect::<Vec<_>>().join("; ");
+                let others = Some(view.summary.as_str()).filter(|told| view.state == DeviceState::InUse && *told != EXCLUSIVE);
+                let summary = others.into_iter().chain(told).collect::<Vec<_>>().join("; ");
+                view.say(summary);
                 (view.state, view.destroys, view.can_be_ssd, view.can_be_backing) = (DeviceState::InUse, None, false, false);
             }
         }
@@ -64,7 +65,8 @@ impl Manager {
         if !matches!(view.state, DeviceState::Pool | DeviceState::Backing | DeviceState::InUse)
             && let Err(ControlError::Device { problem, .. }) = self.check_overlaps(path, None, None)
         {
-            (view.state, view.told, view.destroys) = (DeviceState::InUse, without_it_is(&problem), None);
+            view.say(without_it_is(&problem).to_owned());
+            (view.state, view.destroys) = (DeviceState::InUse, None);
             (view.can_be_ssd, view.can_be_backing) = (false, false);
         }
         if modelled {
@@ -144,6 +146,7 @@ impl Manager {
             rotational: found.rotational,
             read_only: found.read_only,
             state,
+            summary: told.clone(),
             told,
             destroys: destroys.filter(|_| can_be_ssd),
             can_be_ssd,
@@ -173,6 +176,7 @@ fn missing(path: &str, file: &str, modelled: bool) -> Result<DeviceView, Control
         rotational: None,
         read_only: false,
         state: DeviceState::Free,
+        summary: told.clone(),
         told,
         destroys: None,
         can_be_ssd: !modelled,

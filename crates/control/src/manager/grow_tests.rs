@@ -60,7 +60,7 @@ fn resize(world: &World, size_bytes: u64) {
 
 fn grow(manager: &Manager) -> Result<String, String> {
     match manager.handle(Action::VolumeGrow { name: "v".into() }) {
-        Ok(Answer::Done(done)) => Ok(done.told.expect("it says what it did")),
+        Ok(Answer::Done(done)) => Ok(done.summary.expect("it says what it did")),
         Ok(other) => panic!("{other:?}"),
         Err(error) => Err(error.to_string()),
     }

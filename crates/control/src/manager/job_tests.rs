@@ -311,7 +311,7 @@ fn check_device(change: impl FnOnce(&mut Device), state: DeviceState, told: &str
     let (world, manager) = with_volume();
     change(world.inside().devices.get_mut("/dev/free").expect("it is there"));
     let listed = devices(&manager).into_iter().find(|view| view.path == "/dev/free").expect("it is listed");
-    assert_eq!((listed.state, listed.told.as_str(), listed.destroys.as_deref()), (state, told, destroys));
+    assert_eq!((listed.state, listed.summary.as_str(), listed.destroys.as_deref()), (state, told, destroys));
     assert_eq!((listed.can_be_ssd, listed.can_be_backing), can, "{told}");
     assert_eq!(examine(&manager, "/dev/free").expect("it is there"), listed, "asked for by name it is the same");
     assert_eq!(examine(&manager, "/dev/disk/by-id/free").expect("it is there"), listed, "by any name");
@@ -341,10 +341,10 @@ fn what_hearth_has_is_known_by_any_name() {
     world.add_device("/dev/loop5", GIB);
     let find = |path: &str| devices(&manager).into_iter().find(|view| view.path == path).expect("it is listed");
     let (ssd, disk) = (find("/dev/ssd"), find("/dev/disk"));
-    assert_eq!((ssd.state, ssd.told.as_str(), ssd.can_be_ssd, ssd.can_be_backing), (DeviceState::Pool, "the SSD of pool p", false, false));
-    assert_eq!((disk.state, disk.told.as_str()), (DeviceState::Backing, "the backing device of volume v"));
+    assert_eq!((ssd.state, ssd.summary.as_str(), ssd.can_be_ssd, ssd.can_be_backing), (DeviceState::Pool, "the SSD of pool p", false, false));
+    assert_eq!((disk.state, disk.summary.as_str()), (DeviceState::Backing, "the backing device of volume v"));
     assert!(!disk.can_be_ssd && !disk.can_be_backing);
-    assert_eq!(examine(&manager, "/dev/disk/by-id/ssd").expect("it is there").told, "the SSD of pool p");
+    assert_eq!(examine(&manager, "/dev/disk/by-id/ssd").expect("it is there").summary, "the SSD of pool p");
     let modelled = examine(&manager, "model:7k2:/dev/disk").expect("it is there");
     assert_eq!((modelled.state, modelled.path.as_str()), (DeviceState::Backing, "model:7k2:/dev/disk"));
 
@@ -352,7 +352,7 @@ fn what_hearth_has_is_known_by_any_name() {
     world.inside().devices.get_mut("/dev/disk").expect("it is there").parent = Some("/dev/free".into());
     let whole = find("/dev/free");
     let told = "its partition /dev/disk is the backing device of volume v";
-    assert_eq!((whole.state, whole.told.as_str(), whole.can_be_ssd), (DeviceState::InUse, told, false));
+    assert_eq!((whole.state, whole.summary.as_str(), whole.can_be_ssd), (DeviceState::InUse, told, false));
     manager.set_live_volume("v", |live| drop(live.exports.insert(Export::LOOP, "/dev/loop5".into())));
     world.add_device("/dev/loop5p1", GIB);
     world.inside().devices.get_mut("/dev/loop5p1").expect("it is there").parent = Some("/dev/loop5".into());
@@ -361,7 +361,7 @@ fn what_hearth_has_is_known_by_any_name() {
         ("/dev/loop5p1", "a partition of the volume v itself, exported by hearth"),
     ] {
         let view = find(path);
-        assert_eq!((view.state, view.told.as_str(), view.can_be_ssd, view.can_be_backing), (DeviceState::InUse, told, false, false));
+        assert_eq!((view.state, view.summary.as_str(), view.can_be_ssd, view.can_be_backing), (DeviceState::InUse, told, false, false));
     }
     let create = PoolCreate {
         name: "q".into(),
@@ -385,9 +385,9 @@ fn paths_that_a_person_types_are_judged() {
     assert_eq!((modelled.path.as_str(), modelled.can_be_ssd, modelled.can_be_backing), ("model:7k2:/srv/file", false, true));
     let new = examine(&manager, "/srv/new").expect("it can be made");
     assert_eq!((new.kind.as_str(), new.can_be_ssd, new.can_be_backing), ("file", true, false));
-    assert_eq!(new.told, "does not exist; a file of the given size would be created");
+    assert_eq!(new.summary, "does not exist; a file of the given size would be created");
     let new = examine(&manager, "model:7k2:/srv/new").expect("it is told");
-    assert!(!new.can_be_ssd && !new.can_be_backing && new.told.contains("truncate -s SIZE /srv/new"), "{}", new.told);
+    assert!(!new.can_be_ssd && !new.can_be_backing && new.summary.contains("truncate -s SIZE /srv/new"), "{}", new.summary);
     for (path, kind, part) in [
         ("/dev/none", Kind::NotFound, "there is no such device"),
         ("disk.img", Kind::Usage, "is not absolute"),

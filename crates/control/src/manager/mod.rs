@@ -372,7 +372,7 @@ impl Manager {
     /// Every error says what to do; nothing is half done that a later call or start would not finish or undo.
     pub fn handle(&self, action: Action) -> Result<Answer, ControlError> {
         let done = |()| Answer::Done(Done::default());
-        let told = |told: String| Answer::Done(Done::told(told));
+        let told = |told: String| Answer::Done(Done::so(told));
         match action {
             Action::Daemon => Ok(Answer::Daemon(self.daemon_view())),
             Action::PoolCreate(create) => self.pool_create(&create).map(|p| Answer::Pool(Box::new(p))),
@@ -383,7 +383,7 @@ impl Manager {
             Action::PoolStart { name } => self.pool_start(&name).map(told),
             Action::PoolDestroy { name, force } => {
                 let told = self.file_left_by(&name);
-                self.pool_destroy(&name, force).map(|()| Answer::Done(Done { told, ..Done::default() }))
+                self.pool_destroy(&name, force).map(|()| Answer::Done(told.map_or_else(Done::default, Done::so)))
             }
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
             Action::Attach(attach) => self.attach_live(&attach).map(told),

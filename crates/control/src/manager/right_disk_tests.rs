@@ -51,7 +51,7 @@ fn view(manager: &Manager, name: &str) -> VolumeView {
 
 fn told(manager: &Manager, action: Action) -> String {
     match manager.handle(action) {
-        Ok(Answer::Done(Done { told: Some(told), .. })) => told,
+        Ok(Answer::Done(Done { summary: Some(told), .. })) => told,
         other => panic!("{other:?}"),
     }
 }

@@ -175,7 +175,7 @@ mod tests {
 
     fn stop(manager: &Manager, force: bool) -> Result<String, ControlError> {
         match manager.handle(Action::VolumeStop { name: "v".into(), give_up: false, force })? {
-            Answer::Done(done) => Ok(done.told.unwrap_or_default()),
+            Answer::Done(done) => Ok(done.summary.unwrap_or_default()),
             other => panic!("{other:?}"),
         }
     }

@@ -249,7 +249,7 @@ impl Manager {
             Some(exports) => {
                 exported = self.set_volume_exports(&before, exports, &options)?;
                 if set.options.is_empty() && !set.accept_backing {
-                    return Ok(Answer::Done(Done::told(exported)));
+                    return Ok(Answer::Done(Done::so(exported)));
                 }
                 exported += "; ";
             }
@@ -274,7 +274,7 @@ impl Manager {
                 if self.note_changes(name, &before.options, &options) {
                     told += &format!("; {}", changed(&before.options, &options));
                 }
-                return Ok(Answer::Done(Done::told(accepted + &told)));
+                return Ok(Answer::Done(Done::so(accepted + &told)));
             }
         }
         let told = match accepted.strip_suffix("; ") {
@@ -284,7 +284,7 @@ impl Manager {
         if !self.volume_attached(name) {
             let news = self.note_changes(name, &before.options, &options);
             let told = if news { told + "; in effect when it runs again" } else { told };
-            return Ok(Answer::Done(Done::told(told)));
+            return Ok(Answer::Done(Done::so(told)));
         }
         let counters = self.data().volume_stats(&record.name);
         let pending = match self.write_records(&record.pool).and_then(|()| self.data().set_options(&record)) {
@@ -306,7 +306,7 @@ impl Manager {
         }
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         let job = self.watch_change(claim, record, counters, pending, leaves_write_back)?;
-        Ok(job.map_or(Answer::Done(Done::told(told)), |job| Answer::Job(Box::new(job))))
+        Ok(job.map_or(Answer::Done(Done::so(told)), |job| Answer::Job(Box::new(job))))
     }
 
     /// An event, if anything is different. Says whether it is.

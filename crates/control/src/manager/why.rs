@@ -183,6 +183,7 @@ fn told(record: &VolumeRecord, recent: &Recent) -> RecentRequest {
     };
     let length_bytes = u64::from(recent.sectors) * SECTOR_BYTES;
     let (size, when) = (human::bytes(length_bytes), ago(recent.ago_ns));
+    let summary = format!("{when}, {op} of {size}: {}", why_told::what_came_of(record, recent));
     RecentRequest {
         ago_ms: recent.ago_ns / 1_000_000,
         op: op.into(),
@@ -190,7 +191,8 @@ fn told(record: &VolumeRecord, recent: &Recent) -> RecentRequest {
         length_bytes,
         outcome: outcome.into(),
         reason: recent.reason.map(|reason: BypassReason| reason.name().into()),
-        told: format!("{when}, {op} of {size}: {}", why_told::what_came_of(record, recent)),
+        told: summary.clone(),
+        summary,
     }
 }
 

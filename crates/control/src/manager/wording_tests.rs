@@ -136,7 +136,7 @@ fn a_change_says_what_changed_or_that_nothing_did() {
     let set = |options: OptionsPatch| match manager
         .handle(Action::VolumeSet { name: "v".into(), set: VolumeSet { options, ..VolumeSet::default() } })
     {
-        Ok(Answer::Done(done)) => done.told.expect("it says what it did"),
+        Ok(Answer::Done(done)) => done.summary.expect("it says what it did"),
         other => panic!("{other:?}"),
     };
     let limit = || OptionsPatch { dirty_limit: Some(Limit::Bytes(1 << 30)), ..OptionsPatch::default() };
@@ -158,7 +158,7 @@ fn new_exports_alone_are_a_change() {
     let options = OptionsPatch { dirty_limit: Some(Limit::Off), ..OptionsPatch::default() };
     let set = VolumeSet { options, exports: Some(vec![crate::words::Export::NBD]), ..VolumeSet::default() };
     let Ok(Answer::Done(done)) = manager.handle(Action::VolumeSet { name: "v".into(), set }) else { panic!("it is done") };
-    let told = done.told.expect("it says what it did");
+    let told = done.summary.expect("it says what it did");
     assert!(told.contains("nbd") && !told.contains("unchanged") && !told.ends_with("; "), "{told}");
 }
 
@@ -176,7 +176,7 @@ fn the_file_that_was_made_for_a_pool_is_told_when_the_pool_goes() {
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing is there yet");
     let destroy = |name: &str| match manager.handle(Action::PoolDestroy { name: name.into(), force: true }) {
-        Ok(Answer::Done(done)) => done.told,
+        Ok(Answer::Done(done)) => done.summary,
         other => panic!("{other:?}"),
     };
     assert_eq!(destroy("q").as_deref(), Some("/new stays, 1 GiB: delete it if it is not needed"));
