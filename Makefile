@@ -7,13 +7,13 @@ SEEDS ?= 20000
 .PHONY: help demo test test-long bench soak build evaluate console deb test-deb fmt clippy tidy clean
 
 help:
-	@echo "make demo      builds hearth and shows it in front of a modelled slow disk (under five minutes); KEEP=1 leaves it running, console included"
+	@echo "make demo      builds hearth and shows it in front of a modelled slow disk; KEEP=1 leaves it running, console included"
 	@echo "make test      everything CI runs"
-	@echo "make test-long the same with long versions of what only repeats: about an hour"
+	@echo "make test-long the same with long versions of what only repeats"
 	@echo "make build     target/release/hearth, the web console within"
 	@echo "make evaluate  target/release/hearth-evaluate, which \`hearth evaluate\` runs"
 	@echo "make console   the web console alone: console/dist, which the next build embeds"
-	@echo "make deb       a Debian package of the build: target/hearth_VERSION_ARCH.deb"
+	@echo "make deb       a Debian package, built with line tables: target/hearth_VERSION_ARCH.deb, and .debug beside it"
 	@echo "make test-deb  tries that package: install, upgrade, remove, purge (needs root; this machine stays as it is)"
 	@echo "make bench     speed, beside peers; writes bench/results.json"
 	@echo "make soak SEEDS=200000   the simulator, on all cores"
@@ -40,8 +40,9 @@ build: setup-build console
 evaluate: setup-build
 	cargo build --release --locked -p evaluate
 
-deb: setup-deb build evaluate
-	scripts/deb
+deb: setup-deb setup-build console
+	cargo build --profile dist --locked -p hearth -p evaluate
+	HEARTH_BINARY="$${CARGO_TARGET_DIR:-target}/dist/hearth" scripts/deb
 
 test-deb: setup-deb build evaluate
 	scripts/try-deb
