@@ -54,7 +54,9 @@ impl MariaDb {
         let program = tools::program_of(&["mariadb-install-db", "mysql_install_db"]);
         // Without, it makes one of its usual size, and where that does not fit it waits for ever that somebody makes room.
         let (data, log) = (format!("--datadir={}", data.display()), format!("--innodb-log-file-size={log_bytes}"));
-        let words = [&program, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data, &log];
+        let short = super::postgres::short_directory()?;
+        let temporary = temporary(short.path());
+        let words = [&program, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data, &log, &temporary];
         let owner = rustix::process::geteuid().is_root().then_some("--user=root");
         stage.run(&words.into_iter().chain(owner).collect::<Vec<_>>(), START).map(drop)
     }
@@ -67,7 +69,7 @@ impl MariaDb {
         let short = super::postgres::short_directory()?;
         let socket = short.path().join("socket").display().to_string();
         let port = settings.tcp.then(free_port).transpose()?;
-        let words = words(data, &socket, &short.path().join("pid").display().to_string(), port, settings);
+        let words = words(data, short.path(), port, settings);
         let running = stage.begin("mariadbd", &words, &[])?;
         let mut server = MariaDb { stage: stage.clone(), running, socket, port, _short: short };
         let began = Instant::now();
@@ -161,7 +163,12 @@ impl Drop for MariaDb {
     }
 }
 
-fn words(data: &Path, socket: &str, pid: &str, port: Option<u16>, settings: &Settings) -> Vec<String> {
+/// Where a server has its temporary tables. Each has a place of its own: what it finds there at its start it takes for its own, and removes.
+fn temporary(short: &Path) -> String {
+    format!("--tmpdir={}", short.display())
+}
+
+fn words(data: &Path, short: &Path, port: Option<u16>, settings: &Settings) -> Vec<String> {
     let mut words = vec![tools::program_of(&["mariadbd", "mysqld"])];
     words.extend(
         [
@@ -181,8 +188,9 @@ fn words(data: &Path, socket: &str, pid: &str, port: Option<u16>, settings: &Set
     );
     words.extend([
         format!("--datadir={}", data.display()),
-        format!("--socket={socket}"),
-        format!("--pid-file={pid}"),
+        format!("--socket={}", short.join("socket").display()),
+        format!("--pid-file={}", short.join("pid").display()),
+        temporary(short),
         format!("--innodb-buffer-pool-size={}", settings.pool_bytes),
         format!("--innodb-log-file-size={}", settings.log_bytes),
         format!("--innodb-flush-log-at-trx-commit={}", u8::from(!settings.careless)),
