@@ -3,7 +3,6 @@
 //!
 //!     cargo run --release -p evaluate --example hot_megabyte DIRECTORY [SET] [SECONDS]
 
-use control::options::Options;
 use evaluate::load::in_process::{Cache, InProcess};
 use evaluate::load::{Content, Length, Load, Loaded, Pace, fill, unwatched};
 use evaluate::pattern::{Pattern, Places};
@@ -11,6 +10,7 @@ use evaluate::stage::Backing;
 use evaluate::trouble::Trouble;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use types::Mode;
 
 const SIZE_BYTES: u64 = 1 << 30;
 
@@ -40,7 +40,7 @@ fn compare(directory: &Path, set: &str, seconds: f64) -> Result<(), Trouble> {
     }
     bare.close()?;
     let ssd = scratch.path().join("ssd").display().to_string();
-    let cache = Cache { ssd, bytes: Some(256 << 20), ram_bytes: 64 << 20, options: Options::default() };
+    let cache = Cache { ssd, bytes: Some(256 << 20), ram_bytes: 64 << 20, mode: Mode::default() };
     let cached = InProcess::open(scratch.path(), &backing, Some(&cache))?;
     cached.warm(0..1 << 20, &stop)?;
     for depth in [1, 8, 32] {

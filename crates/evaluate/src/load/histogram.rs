@@ -1,6 +1,7 @@
 //! Counts of response times, log-linear: each power of two of nanoseconds is cut into 64 buckets, so the middle of a bucket is within 0.8 % of all
 //! that it counts. Below 128 ns each value has its own. These are the buckets of fio too (its `stat.h`, "How to compute the size of a bin"), so that
-//! what fio counted and what was counted here are told alike. (`runtime::Histogram` is coarser: it is on the way of every request.)
+//! what fio counted and what was counted here are told alike. (`runtime::Histogram` is coarser: it is on the way of every request. The crate
+//! hdrhistogram has other buckets than fio, and no exact mean.)
 
 use crate::result::Latency;
 use std::collections::BTreeMap;

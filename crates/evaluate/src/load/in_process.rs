@@ -1,7 +1,8 @@
 //! The same load without any device in between: the requests go to the cache as an export's do, in the process and on the thread that serves them. What no
 //! block device of a small machine can carry (vdbench's RD2: hundreds of thousands of reads of 16 KiB a second, all of them from RAM) is measured so.
 //!
-//! What serves is the daemon's own data path ([`control::real::Machine`]): as many threads, shards and pages, the same pools and options.
+//! What serves is the daemon's own data path ([`control::real::Machine`]): as many threads, shards and pages, the same pools and options. No other room of
+//! this crate calls it.
 
 use super::content::Contents;
 use super::player::{Order, Player, Step};
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use types::Mode;
 
 const POOL: &str = "evaluate";
 const VOLUME: &str = "volume";
@@ -43,8 +45,8 @@ pub struct Cache {
     pub bytes: Option<u64>,
     /// Its RAM tier, in bytes.
     pub ram_bytes: u64,
-    /// How the volume is treated.
-    pub options: Options,
+    /// How the volume is treated, beside the defaults.
+    pub mode: Mode,
 }
 
 /// A volume that is served in this process; closed when it is dropped.
@@ -76,7 +78,7 @@ impl InProcess {
             backing: backing.word(),
             size_bytes,
             sector_bytes: None,
-            options: cache.map(|cache| cache.options.clone()).unwrap_or_default(),
+            options: cache.map(|cache| Options { mode: cache.mode, ..Options::default() }).unwrap_or_default(),
             exports: Vec::new(),
             phase: VolumePhase::Ready,
             may_have_dirty: true,

@@ -8,7 +8,6 @@ use crate::machine;
 use crate::result::{Arm, CacheFigures, Case, Cpu, Leg, Second};
 use crate::stage::{Backing, Bare, Cached, LoopDevice, Setup, Teller};
 use crate::trouble::Trouble;
-use control::options::Options;
 use runtime::CpuLatencyWish;
 use std::ops::Range;
 use std::path::Path;
@@ -294,8 +293,7 @@ pub fn in_process(
         let made = std::fs::File::create(&setup.ssd).and_then(|file| file.set_len(case.cache_bytes));
         made.map_err(|error| Trouble::io("make", Path::new(&setup.ssd), &error))?;
     }
-    let options = Options { mode: Mode::WriteBack, ..Options::default() };
-    let cache = Cache { ssd: setup.ssd, bytes: Some(case.cache_bytes), ram_bytes: case.ram_bytes, options };
+    let cache = Cache { ssd: setup.ssd, bytes: Some(case.cache_bytes), ram_bytes: case.ram_bytes, mode: Mode::WriteBack };
     let served = InProcess::open(context.stage.place(), &setup.backing, Some(&cache))?;
     served.warm(0..case.data_bytes, stop)?;
     let warm_up = served.run(&load(warm_s.max(0.1), seed(round, false)), true, stop, &mut unwatched)?;

@@ -3,7 +3,6 @@
 use super::*;
 use crate::load::{Content, Length, Pace, fill, unwatched};
 use crate::pattern::{Pattern, Places};
-use types::Mode;
 
 const BYTES: u64 = 64 << 20;
 
@@ -31,12 +30,7 @@ fn backing(place: &Path) -> Option<Backing> {
 }
 
 fn cache(place: &Path, mode: Mode) -> Cache {
-    Cache {
-        ssd: place.join("ssd").display().to_string(),
-        bytes: Some(512 << 20),
-        ram_bytes: 8 << 20,
-        options: Options { mode, ..Options::default() },
-    }
+    Cache { ssd: place.join("ssd").display().to_string(), bytes: Some(512 << 20), ram_bytes: 8 << 20, mode }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A document as PDF, without a browser: with the fonts that every reader has, and pictures drawn from the same marks as SVG. Commands are left to the
+//! A document as PDF, without a browser, which a server under test does not have: with the fonts that every reader has, and pictures drawn from the same marks as SVG. Commands are left to the
 //! HTML, where they can be copied.
 
 mod font;
