@@ -1,7 +1,8 @@
 //! The other end of the API: one blocking request per connection over the Unix socket.
 //!
-//! HTTP/1.1 by hand, because the command line needs one verb, one body and one answer from a server that we wrote, and
-//! because a general client would bring in a second runtime. Answers are bounded in size and must say their length.
+//! HTTP/1.1 by hand: one verb, one body and one answer from a server that we wrote. The client of hyper, which serves the other end, is asynchronous:
+//! each command would start a runtime, and most of this file would stay: which process listens, whether it is stopped or silent, an answer that comes
+//! before the request was read, and events line by line. Answers are bounded in size and must say their length.
 
 use crate::api::PREFIX;
 use crate::error::Refusal;

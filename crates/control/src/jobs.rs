@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn a_job_is_seen_from_begin_to_end() {
         let jobs = Jobs::default();
-        let job = jobs.begin(Work::Destage, "v", Uuid([1; 16]));
+        let job = jobs.begin(Work::Destage, "v", Uuid::from_bytes([1; 16]));
         assert_eq!(jobs.of_volume("v").map(|j| j.id()), Some(job.id()));
         job.advance(10, 100);
         assert!(!job.cancel_wanted());
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn work_without_an_end_in_sight_has_no_total_and_no_time_left() {
-        let job = Jobs::default().begin(Work::Discover, "v", Uuid([1; 16]));
+        let job = Jobs::default().begin(Work::Discover, "v", Uuid::from_bytes([1; 16]));
         job.advance_open(9 << 20);
         let view = job.view();
         assert_eq!((view.done_bytes, view.total_bytes, view.left_s), (9 << 20, 0, None));
@@ -422,9 +422,9 @@ mod tests {
     #[test]
     fn finished_jobs_are_forgotten_in_the_end_and_running_ones_never() {
         let jobs = Jobs::default();
-        let running = jobs.begin(Work::ModeChange, "r", Uuid([1; 16]));
+        let running = jobs.begin(Work::ModeChange, "r", Uuid::from_bytes([1; 16]));
         for _ in 0..FINISHED_MAX * 2 {
-            jobs.begin(Work::Destage, "v", Uuid([1; 16])).finish(Ok(()));
+            jobs.begin(Work::Destage, "v", Uuid::from_bytes([1; 16])).finish(Ok(()));
         }
         assert!(jobs.list().len() <= FINISHED_MAX + 2);
         assert!(jobs.get(running.id()).is_ok());

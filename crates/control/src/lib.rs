@@ -54,5 +54,7 @@ pub mod ssd_content;
 pub mod state;
 pub mod stats;
 pub mod store;
-pub mod uuid;
 pub mod words;
+
+/// Pools, volumes and disks are known by random UUIDs (RFC 9562, version 4).
+pub use ::uuid;

@@ -583,7 +583,7 @@ pub(crate) mod samples {
     pub fn pool(name: &str) -> PoolRecord {
         PoolRecord {
             name: name.into(),
-            uuid: Uuid::random().expect("the kernel has randomness"),
+            uuid: Uuid::new_v4(),
             ssd: format!("/dev/{name}"),
             size_bytes: None,
             ram_bytes: 1 << 26,
@@ -606,7 +606,7 @@ pub(crate) mod samples {
         pool.next_volume_id += 1;
         VolumeRecord {
             name: name.into(),
-            uuid: Uuid::random().expect("the kernel has randomness"),
+            uuid: Uuid::new_v4(),
             pool: pool.name.clone(),
             id,
             backing: format!("/dev/{name}"),

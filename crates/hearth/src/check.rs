@@ -81,7 +81,7 @@ pub fn check(path: &str, json: bool) -> Result<(), Failure> {
         Ok(table) => {
             for disk in table.into_iter().flat_map(|table| table.disks) {
                 let pieces = disk.pieces.iter().map(|piece| DiskPiece { offset_bytes: piece.offset_bytes, size_bytes: piece.size_bytes });
-                report.disks.push(DiskReport { name: disk.name, uuid: Uuid(disk.uuid), pieces: pieces.collect() });
+                report.disks.push(DiskReport { name: disk.name, uuid: Uuid::from_bytes(disk.uuid), pieces: pieces.collect() });
             }
         }
         Err(error) => {
@@ -116,7 +116,7 @@ fn report(found: &Inspection) -> Report {
         }
     });
     Report {
-        uuid: superblock.map(|s| Uuid(s.uuid)),
+        uuid: superblock.map(|s| Uuid::from_bytes(s.uuid)),
         size_bytes: superblock.map_or(0, |s| s.layout.ssd_bytes),
         session: superblock.map_or(0, |s| s.session),
         has_checkpoint: superblock.is_some_and(|s| s.clean),

@@ -147,7 +147,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
     let backing = request::backing("FILE", &format!("model:{set}:{file}"))?;
     let mut signals = Signals::new(signals::that_end()).map_err(|e| Failure::failed(format!("signals cannot be watched ({e})"), ""))?;
     let parent = std::path::absolute(socket).ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_else(|| "/tmp".into());
-    let uuid = Uuid::random().map_err(|e| Failure::failed(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom"))?;
+    let uuid = Uuid::new_v4();
     clear_killed(&parent);
     let directory = OwnDirectory::make(&parent, &uuid)?;
     let (notices, _) = std::sync::mpsc::channel();

@@ -205,7 +205,7 @@ impl Server {
             looks: Allotment::new(limits.actions),
             changes: Allotment::new(limits.actions),
             streams: Allotment::new(limits.streams),
-            instance: Uuid::random()?.to_string(),
+            instance: Uuid::new_v4().to_string(),
             started_unix_s: unix_s(),
             console,
         });

@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole_private_and_gone_when_it_is_forgotten() {
         let place = tempfile::tempdir().expect("a directory");
-        let (one, other) = (Key::Volume(Uuid([1; 16])), Key::Analysis("a".into()));
+        let (one, other) = (Key::Volume(Uuid::from_bytes([1; 16])), Key::Analysis("a".into()));
         let mut files = Files::open(place.path());
         assert_eq!(files.read(&one), Ok(None));
         assert!(!place.path().join(DIRECTORY).exists(), "nothing was written");

@@ -11,7 +11,7 @@ const SHOWN_BYTES: usize = 5;
 
 /// What is shown in place of part of a name: a letter, so that it is no number, and hexadecimal digits.
 pub fn hidden(key: Uuid) -> impl Fn(&str) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     move |name| {
         let tag = hmac::sign(&key, name.as_bytes());
         let digits: String = tag.as_ref()[..SHOWN_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn equal_names_are_equal_and_keys_tell_them_apart() {
-        let (one, other) = (hidden(Uuid([1; 16])), hidden(Uuid([2; 16])));
+        let (one, other) = (hidden(Uuid::from_bytes([1; 16])), hidden(Uuid::from_bytes([2; 16])));
         assert_eq!((one("orders"), one("orders").len()), (one("orders"), 11));
         assert_ne!(one("orders"), one("order"));
         assert_ne!(one("orders"), other("orders"));

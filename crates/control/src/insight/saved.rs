@@ -35,7 +35,7 @@ impl Key {
     pub fn of_file(name: &str) -> Option<Key> {
         let stem = name.strip_suffix(ENDING)?;
         if let Some(uuid) = stem.strip_prefix("volume-") {
-            return Uuid::parse(uuid).map(Key::Volume).filter(|key| key.file_name() == name);
+            return Uuid::parse_str(uuid).ok().map(Key::Volume).filter(|key| key.file_name() == name);
         }
         let analysis = stem.strip_prefix("analysis-").filter(|analysis| names::check(Named::Analysis, analysis).is_ok())?;
         Some(Key::Analysis(analysis.into()))
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn files_are_named_by_whose_they_are() {
-        let uuid = Uuid([7; 16]);
+        let uuid = Uuid::from_bytes([7; 16]);
         for key in [Key::Volume(uuid), Key::Analysis("week.1_x-y".into()), Key::Analysis("v.watch".into())] {
             assert_eq!(Key::of_file(&key.file_name()), Some(key));
         }

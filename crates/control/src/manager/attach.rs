@@ -28,7 +28,7 @@
 //!
 //! A trial is the same without a pool and a cache. A start that finds its device leading past hearth (after a reboot) forgets it.
 
-use super::pools::{device, new_uuid};
+use super::pools::device;
 use super::work::wait_for;
 use super::{LiveVolume, Manager, Trouble};
 use crate::api::{Attach, Health, Severity};
@@ -40,6 +40,7 @@ use crate::names::{self, Named};
 use crate::options::Options;
 use crate::state::{Attachment, BackingIdentity, Kept, VolumePhase, VolumeRecord};
 use crate::stats::VolumeStats;
+use crate::uuid::Uuid;
 use crate::words::Export;
 use std::time::Duration;
 use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUMES_MAX};
@@ -156,7 +157,7 @@ impl Manager {
     }
 
     fn save_attached(&self, attach: &Attach, options: Options, facts: &MappedFacts) -> Result<VolumeRecord, ControlError> {
-        let (uuid, size_bytes) = (new_uuid()?, facts.size_bytes / SECTOR_BYTES * SECTOR_BYTES);
+        let (uuid, size_bytes) = (Uuid::new_v4(), facts.size_bytes / SECTOR_BYTES * SECTOR_BYTES);
         let attachment = Attachment {
             device: facts.name.clone(),
             uuid: facts.uuid.clone(),

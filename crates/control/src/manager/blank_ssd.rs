@@ -11,11 +11,12 @@
 //! or stand at a path that names the place.
 
 use super::Manager;
-use super::pools::{device, new_uuid};
+use super::pools::device;
 use crate::api::Severity;
 use crate::error::{ControlError, Kind};
 use crate::recognise::{Match, hardware};
 use crate::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumeRecord};
+use crate::uuid::Uuid;
 
 /// Directories of names that belong to a place or a device, not to an order of discovery.
 const STABLE: [&str; 3] = ["/dev/disk/by-path/", "/dev/disk/by-id/", "/dev/mapper/"];
@@ -30,7 +31,7 @@ impl Manager {
             return Ok(None);
         }
         self.check_may_be_made(pool, volumes)?;
-        let (former, uuid) = (pool.uuid, new_uuid()?);
+        let (former, uuid) = (pool.uuid, Uuid::new_v4());
         let made = self.change(|state| {
             let record = state.pool_mut(&pool.name)?;
             (record.uuid, record.session, record.degraded) = (uuid, 0, None);

@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn the_file_of_a_volume_goes_with_it_and_not_with_a_state_that_was_lost() {
         let directory = tempfile::tempdir().expect("a directory");
-        leave(directory.path(), Uuid([9; 16]));
+        leave(directory.path(), Uuid::from_bytes([9; 16]));
         let lost = started(&world());
         lost.open_watches(directory.path());
         lost.save_watches();

@@ -266,7 +266,7 @@ fn a_pool_that_does_not_run_is_inspected() {
     manager.stop().expect("nothing fails");
     world.reboot();
     // Another pool is on its SSD: it does not start.
-    world.inside().devices.get_mut("/dev/ssd").expect("it is there").pool = Some(Uuid([9; 16]));
+    world.inside().devices.get_mut("/dev/ssd").expect("it is there").pool = Some(Uuid::from_bytes([9; 16]));
     let manager = Manager::open(Arc::new(world.clone()), Box::new(world.clone()), Path::new("/state")).expect("the state can be read");
     manager.start().expect("the state can be saved");
     let done = job(manager.handle(check()));
@@ -330,7 +330,7 @@ fn every_state_of_a_disk_is_told() {
     check_device(|d| d.problem = Some("it does not answer".into()), InUse, told, None, (false, false));
     let told = "carries a hearth pool that this daemon does not know";
     let pool = "Everything on /dev/free is destroyed: it has a hearth pool, 1 GiB.";
-    check_device(|d| d.pool = Some(Uuid([8; 16])), Pool, told, Some(pool), (true, false));
+    check_device(|d| d.pool = Some(Uuid::from_bytes([8; 16])), Pool, told, Some(pool), (true, false));
 }
 
 #[test]

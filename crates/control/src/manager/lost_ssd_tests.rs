@@ -99,7 +99,7 @@ fn a_write_back_volume_with_nothing_dirty_needs_no_ssd_that_failed() {
     with_dirty_volume(&world);
     let manager = started(&world);
     must(&manager, Action::VolumeDestage { name: "v".into() });
-    let another = Life { uuid: Uuid::random().expect("the kernel has randomness"), ..life(&world) };
+    let another = Life { uuid: Uuid::new_v4(), ..life(&world) };
     manager.notice(&Notice::NothingDirty { pool: "p".into(), life: another, volume: "v".into() });
     assert!(world.inside().saved.volumes[0].may_have_dirty, "said of another SSD");
     manager.notice(&ssd_failed(&world));

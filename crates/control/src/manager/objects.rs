@@ -163,7 +163,7 @@ impl Manager {
         if known.is_some() {
             return Ok(known);
         }
-        let fresh = super::pools::new_uuid()?;
+        let fresh = Uuid::new_v4();
         self.change(|state| *state.names_key.get_or_insert(fresh)).map(Some)
     }
 

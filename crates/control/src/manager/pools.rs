@@ -57,7 +57,7 @@ impl Manager {
         self.check_index(create, content)?;
         let record = PoolRecord {
             name: create.name.clone(),
-            uuid: new_uuid()?,
+            uuid: Uuid::new_v4(),
             ssd: create.ssd.clone(),
             size_bytes: create.size_bytes,
             ram_bytes: create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT),
@@ -649,11 +649,6 @@ fn size_option(bytes: u64) -> String {
         0 => format!("{}MiB", bytes >> 20),
         gib => format!("{gib}GiB"),
     }
-}
-
-/// A new UUID.
-pub(super) fn new_uuid() -> Result<Uuid, ControlError> {
-    Uuid::random().map_err(|e| ControlError::DataPath(format!("the kernel provides no random bytes ({e})"), "check /dev/urandom".into()))
 }
 
 pub(super) fn device(path: &str, problem: String, remedy: String, kind: Kind) -> ControlError {

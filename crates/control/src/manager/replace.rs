@@ -17,6 +17,7 @@ use crate::api::{JobView, PoolCreate, PoolReplace, Severity};
 use crate::error::ControlError;
 use crate::jobs::{Job, Work};
 use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use crate::uuid::Uuid;
 
 impl Manager {
     pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<JobView, ControlError> {
@@ -77,7 +78,7 @@ impl Manager {
         let served: Vec<VolumeRecord> = volumes.iter().filter(|volume| self.volume_attached(&volume.name)).cloned().collect();
         self.bring_home(old, volumes, replace, job)?;
         let new = PoolRecord {
-            uuid: super::pools::new_uuid()?,
+            uuid: Uuid::new_v4(),
             ssd: replace.ssd.clone(),
             size_bytes: replace.size_bytes,
             session: 0,

@@ -85,7 +85,7 @@ impl Manager {
         };
         self.memory().left_shares.retain(|(left, of)| (left.uuid, *of) != (saved.uuid, protocol));
         self.set_live_share(name, protocol, live_of(offered, &device));
-        let target = names::target(protocol, record.uuid.0);
+        let target = names::target(protocol, record.uuid.into_bytes());
         self.events().note(Severity::Info, name, format!("shared by {} at {} as {target}", protocol.title(), listed(&share)));
         if let Some(other) = record.shares.first() {
             // It is not the only one any more, which some servers have to know.
@@ -145,7 +145,7 @@ impl Manager {
     }
 
     fn view_of_share(&self, volume: &VolumeRecord, share: &ShareRecord) -> ShareView {
-        let uuid = volume.uuid.0;
+        let uuid = volume.uuid.into_bytes();
         let live = self.live_share(&volume.name, share.protocol);
         // A target of an earlier daemon, or one that did not answer, may stand all the same.
         let may_stand = live.device.is_some() || live.trouble.is_some() || self.may_be_left(volume, share.protocol);

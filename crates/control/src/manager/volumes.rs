@@ -25,7 +25,7 @@
 //! | 2. detach and forget | the same |
 //! | 3. save without it | – |
 
-use super::pools::{device, new_uuid};
+use super::pools::device;
 use super::{LiveVolume, Manager, known, verdict};
 use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView};
 use crate::datapath::DeviceFacts;
@@ -36,6 +36,7 @@ use crate::names::{self, Named};
 use crate::options::Options;
 use crate::sectors;
 use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
+use crate::uuid::Uuid;
 use crate::words::Export;
 use types::{BLOCK_BYTES, Mode, OnSsdLoss, VOLUME_BYTES_MAX, VOLUMES_MAX};
 
@@ -73,7 +74,7 @@ impl Manager {
         exports: Vec<Export>,
         (identity, sector_bytes): (BackingIdentity, u32),
     ) -> Result<VolumeRecord, ControlError> {
-        let uuid = new_uuid()?;
+        let uuid = Uuid::new_v4();
         let saved = self.change(|state| {
             let pool = state.pool_mut(&pool.name)?;
             let record = VolumeRecord {

@@ -272,7 +272,7 @@ mod tests {
     fn record(options: Options) -> VolumeRecord {
         VolumeRecord {
             name: "v".into(),
-            uuid: Uuid([0; 16]),
+            uuid: Uuid::from_bytes([0; 16]),
             pool: "p".into(),
             id: 1,
             backing: "/disk".into(),

@@ -58,8 +58,8 @@ mod tests {
     fn a_note_reads_as_it_was_written_and_damage_is_no_note() {
         let ranges = Plan::new(&[0..8192, 1 << 30..(1 << 30) + 4096], None, 1 << 40).ranges().into();
         let asked = Asked { ranges, at_bytes: 4096, rate_bytes_s: Some(7), told: "advice 3".into() };
-        let text = Note::new(Uuid([3; 16]), &asked).text();
-        assert_eq!(Note::read(&text), Some((Uuid([3; 16]), asked)));
+        let text = Note::new(Uuid::from_bytes([3; 16]), &asked).text();
+        assert_eq!(Note::read(&text), Some((Uuid::from_bytes([3; 16]), asked)));
         for at in 0..text.len() {
             assert_eq!(Note::read(&text[..at]), None);
         }

@@ -113,7 +113,7 @@ impl Root {
     pub fn enter(&mut self, volume: &VolumeRecord) -> Result<VolumeIndex, ControlError> {
         let entry = format::VolumeRecord {
             id: VolumeId(volume.id),
-            uuid: volume.uuid.0,
+            uuid: volume.uuid.into_bytes(),
             name: volume.name.clone(),
             size_bytes: volume.size_bytes,
             mode: volume.options.mode,
@@ -157,7 +157,7 @@ impl Root {
 fn load(record: &PoolRecord, medium: &mut dyn Medium) -> Result<PoolState, ControlError> {
     let remedy = format!("reconnect the right SSD and {}", start_it(record));
     let wrong = |problem| ControlError::Device { path: record.ssd.clone(), problem, remedy, kind: Kind::Conflict };
-    root::load(medium, record.uuid.0, record.session).map_err(|error| match error {
+    root::load(medium, record.uuid.into_bytes(), record.session).map_err(|error| match error {
         LoadError::Open(error) => open_error(record, error),
         LoadError::AnotherPool => wrong("it carries another pool".into()),
         LoadError::OldCopy { found, known } => wrong(format!("it is an old copy of the pool (session {found}, the latest was {known})")),

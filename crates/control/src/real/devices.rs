@@ -45,7 +45,7 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
     let signatures = signature::find(&blocking, &OWN_MARKS).map_err(|e| plain(path, &e))?;
     let identity = identify(&device, &view).map_err(|e| plain(path, &e))?;
     let mut medium = runtime::SsdMedium(blocking);
-    let pool = engine::superblock::load(&mut medium).ok().map(|state| crate::uuid::Uuid(state.superblock.uuid));
+    let pool = engine::superblock::load(&mut medium).ok().map(|state| crate::uuid::Uuid::from_bytes(state.superblock.uuid));
     Ok(DeviceFacts {
         size_bytes: device.geometry().size_bytes,
         signature: signature::describe(&signatures),
@@ -171,7 +171,7 @@ fn is_file_of(pool: &PoolRecord, identity: (u64, u64)) -> Result<bool, ControlEr
     let asked_bytes = pool.size_bytes.map(|bytes| bytes.next_multiple_of(types::BLOCK_BYTES));
     let is_blank = asked_bytes == Some(size_bytes) && head.iter().all(|byte| *byte == 0);
     let superblock = engine::superblock::load(&mut runtime::SsdMedium(blocking));
-    Ok(superblock.map_or(is_blank, |state| state.superblock.uuid == pool.uuid.0))
+    Ok(superblock.map_or(is_blank, |state| state.superblock.uuid == pool.uuid.into_bytes()))
 }
 
 /// Opens and locks a device by its path.
@@ -325,7 +325,7 @@ mod tests {
         let path = directory.path().join("ssd.img");
         let pool = |uuid: u8, size_bytes| PoolRecord {
             name: "p".into(),
-            uuid: crate::uuid::Uuid([uuid; 16]),
+            uuid: crate::uuid::Uuid::from_bytes([uuid; 16]),
             ssd: path.display().to_string(),
             size_bytes: Some(size_bytes),
             ram_bytes: 0,
@@ -350,7 +350,7 @@ mod tests {
         let layout = format::layout::Layout::plan_default(SIZE, 1).expect("large enough");
         let opened = open(&ours.ssd, Access::ReadWrite).expect("it opens");
         let mut medium = runtime::SsdMedium(opened.blocking().expect("a handle"));
-        engine::superblock::create(&mut medium, layout, ours.uuid.0).expect("there is room");
+        engine::superblock::create(&mut medium, layout, ours.uuid.into_bytes()).expect("there is room");
         drop((medium, opened));
         let stays = |pool: &PoolRecord| {
             let error = remove_file(pool).expect_err("it is another");

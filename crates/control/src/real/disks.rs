@@ -28,7 +28,7 @@ impl Machine {
             PoolPhase::Reformatting { former } => Some(former),
             _ => None,
         };
-        if !carried.is_ok_and(|uuid| uuid == pool.uuid.0 || former.is_some_and(|former| former.0 == uuid)) {
+        if !carried.is_ok_and(|uuid| uuid == pool.uuid.into_bytes() || former.is_some_and(|former| former.into_bytes() == uuid)) {
             return Err(failed(&format!("{} does not carry the pool \"{}\"", pool.ssd, pool.name), "reconnect its SSD"));
         }
         work(&mut medium)
@@ -65,7 +65,7 @@ fn has_all(place: &DiskPlace, disk: &DiskRecord) -> bool {
 fn table_of(pool: &PoolRecord, all: &[DiskRecord]) -> Option<DiskTable> {
     let room = pool.disk_room?;
     let place = |disk: &DiskRecord| DiskPlace {
-        uuid: disk.uuid.0,
+        uuid: disk.uuid.into_bytes(),
         name: disk.name.clone(),
         pieces: disk.pieces.iter().map(|piece| Piece { offset_bytes: piece.at_bytes, size_bytes: piece.bytes() }).collect(),
     };
@@ -94,7 +94,7 @@ impl Disks for Machine {
         let table = self.with_ssd(pool, |medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
         let is_known = |place: &&DiskPlace| {
             let pieces = |disk: &DiskRecord| place.pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).eq(spans_of(disk));
-            all.iter().any(|disk| disk.uuid.0 == place.uuid && pieces(disk))
+            all.iter().any(|disk| disk.uuid.into_bytes() == place.uuid && pieces(disk))
         };
         let Some(strange) = table.iter().flat_map(|table| &table.disks).find(|place| !is_known(place)) else { return Ok(()) };
         let problem = format!(
@@ -156,7 +156,7 @@ impl Disks for Machine {
         let pool = self.pool(&disk.pool)?;
         let log_end_bytes = pool.log_end_bytes();
         let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
-        let place = table.and_then(|table| table.disks.into_iter().find(|place| place.uuid == disk.uuid.0));
+        let place = table.and_then(|table| table.disks.into_iter().find(|place| place.uuid == disk.uuid.into_bytes()));
         if !place.is_some_and(|place| has_all(&place, disk)) || log_end_bytes > disk.first_byte() {
             let remedy = "restore the SSD, or remove the disk with `hearth disk remove`";
             return Err(failed(&format!("the SSD {} does not have this disk where it was", pool.ssd_name()), remedy));
@@ -180,7 +180,7 @@ impl Disks for Machine {
                 return Err(failed(&error, ""));
             }
         };
-        let owner = export::Owner(u128::from_be_bytes(disk.uuid.0));
+        let owner = export::Owner(u128::from_be_bytes(disk.uuid.into_bytes()));
         let backing = Mutex::new(Some(Backing { device, opened }));
         let live = LiveVolume { owner, reference, backing, cached: None };
         let sector_bytes = live.reference.logical_block_bytes();

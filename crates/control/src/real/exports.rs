@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// A volume's UUID, as exporters know it.
 pub(super) fn owner(record: &VolumeRecord) -> Owner {
-    Owner(u128::from_be_bytes(record.uuid.0))
+    Owner(u128::from_be_bytes(record.uuid.into_bytes()))
 }
 
 /// What exporters know of a volume.

@@ -26,7 +26,7 @@ impl Sparse {
     fn record(&self) -> PoolRecord {
         PoolRecord {
             name: "p".into(),
-            uuid: Uuid([7; 16]),
+            uuid: Uuid::from_bytes([7; 16]),
             ssd: "/dev/large".into(),
             size_bytes: None,
             ram_bytes: 64 << 20,

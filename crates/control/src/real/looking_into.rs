@@ -36,7 +36,7 @@ pub(crate) fn look_into(path: &str, open: super::assembly::OpenMedium, threads: 
     let pool = superblock::load(&mut *medium).map_err(|e| open_error_at(path, e))?;
     let superblock = &pool.superblock;
     let mut content = SsdContent {
-        uuid: Uuid(superblock.uuid),
+        uuid: Uuid::from_bytes(superblock.uuid),
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
         clean: superblock.clean,
@@ -60,7 +60,7 @@ pub(crate) fn look_into(path: &str, open: super::assembly::OpenMedium, threads: 
             let (clean, dirty) = counts.get(&volume.id.0).copied().unwrap_or_default();
             VolumeOnSsd {
                 id: volume.id.0,
-                uuid: Uuid(volume.uuid),
+                uuid: Uuid::from_bytes(volume.uuid),
                 name: volume.name.clone(),
                 size_bytes: volume.size_bytes,
                 mode: volume.mode,
@@ -104,6 +104,10 @@ impl SsdContent {
     fn take_disks(&mut self, table: DiskTable) {
         self.disk_room = Some(Span { at_bytes: table.room_at_bytes, end_bytes: table.room_end_bytes });
         let span = |piece: &format::disks::Piece| Span { at_bytes: piece.offset_bytes, end_bytes: piece.end_bytes() };
-        self.disks = table.disks.iter().map(|disk| (Uuid(disk.uuid), disk.name.clone(), disk.pieces.iter().map(span).collect())).collect();
+        self.disks = table
+            .disks
+            .iter()
+            .map(|disk| (Uuid::from_bytes(disk.uuid), disk.name.clone(), disk.pieces.iter().map(span).collect()))
+            .collect();
     }
 }

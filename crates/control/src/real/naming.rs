@@ -11,7 +11,7 @@ pub fn volume_of_device(device: &str, state_directory: &Path) -> Option<(String,
     let uuid = fuse::owner_of(&Path::new("/dev").join(device));
     let is_of = |volume: &&crate::state::VolumeRecord| match &uuid {
         Some(uuid) => volume.uuid.to_string() == *uuid,
-        None => ublk::is_of(device, u128::from_be_bytes(volume.uuid.0)),
+        None => ublk::is_of(device, u128::from_be_bytes(volume.uuid.into_bytes())),
     };
     volumes.iter().find(is_of).map(|volume| (volume.name.clone(), volume.attachment.is_some()))
 }

@@ -33,7 +33,7 @@ fn volume_of(block: &BlockBelow, exports: &Path, volumes: &[VolumeRecord]) -> Op
     if block.name.starts_with("ublkb") {
         return volumes
             .iter()
-            .find(|volume| ublk::is_of(&block.name, u128::from_be_bytes(volume.uuid.0)))
+            .find(|volume| ublk::is_of(&block.name, u128::from_be_bytes(volume.uuid.into_bytes())))
             .map(|volume| volume.name.clone());
     }
     if block.name.starts_with("nbd") {
@@ -41,7 +41,7 @@ fn volume_of(block: &BlockBelow, exports: &Path, volumes: &[VolumeRecord]) -> Op
     }
     // A share of ours that this machine itself is logged in to.
     let wwid = block.wwid()?;
-    let is_of = |volume: &&VolumeRecord| is_share(&wwid, volume.uuid.0);
+    let is_of = |volume: &&VolumeRecord| is_share(&wwid, volume.uuid.into_bytes());
     volumes.iter().find(is_of).map(|volume| volume.name.clone())
 }
 

@@ -227,12 +227,12 @@ impl Pools for Machine {
         disks::check_log(&mut medium, layout.ssd_bytes)?;
         let made = match record.phase {
             // The medium carries the pool of before, or this one: never neither.
-            PoolPhase::Reformatting { .. } => match superblock::create_anew(&mut medium, layout, record.uuid.0) {
+            PoolPhase::Reformatting { .. } => match superblock::create_anew(&mut medium, layout, record.uuid.into_bytes()) {
                 // A blank one has no pool of before.
-                Err(superblock::OpenError::NoPool) => superblock::create(&mut medium, layout, record.uuid.0),
+                Err(superblock::OpenError::NoPool) => superblock::create(&mut medium, layout, record.uuid.into_bytes()),
                 made => made,
             },
-            _ => superblock::create(&mut medium, layout, record.uuid.0),
+            _ => superblock::create(&mut medium, layout, record.uuid.into_bytes()),
         };
         made.map(drop).map_err(|e| open_error(record, e))
     }
@@ -244,7 +244,7 @@ impl Pools for Machine {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
         match superblock::load(&mut medium) {
-            Ok(state) if state.superblock.uuid == record.uuid.0 => {
+            Ok(state) if state.superblock.uuid == record.uuid.into_bytes() => {
                 let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
                 wiped.and_then(|()| superblock::wipe(&mut medium)).map_err(|e| open_error(record, e))?;
                 if ssd.kind() == DeviceKind::RegularFile {

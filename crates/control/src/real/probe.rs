@@ -62,7 +62,7 @@ impl Machine {
             let mut page = AlignedBuffer::zeroed(BLOCK_BYTES as usize, BLOCK_BYTES as usize);
             file.read_exact_at(&mut page, 0)?;
             // It may be another device by now, on which nothing of ours may be written.
-            if !page.windows(uuid.0.len()).any(|bytes| bytes == uuid.0) {
+            if !page.windows(uuid.as_bytes().len()).any(|bytes| bytes == uuid.as_bytes()) {
                 return Err(std::io::Error::other("it is not the SSD of the pool"));
             }
             let (size_bytes, needed_bytes) = (file.seek(SeekFrom::End(0))?, log_end_bytes(&file, &page)?.max(room_end_bytes));

@@ -17,7 +17,7 @@ use runtime::SsdMedium;
 /// leaves no checkpoint, so the mark of one does not count.
 pub(crate) fn write_at_rest(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
     let found = superblock::load(medium).map_err(|e| open_error(pool, e))?.superblock;
-    if found.uuid != pool.uuid.0 || found.session != pool.session {
+    if found.uuid != pool.uuid.into_bytes() || found.session != pool.session {
         let problem = "it is not as the pool was left".to_string();
         return Err(ControlError::Device { path: pool.ssd.clone(), problem, remedy: String::new(), kind: Kind::Conflict });
     }
@@ -26,7 +26,7 @@ pub(crate) fn write_at_rest(medium: &mut dyn Medium, pool: &PoolRecord, content:
 
 /// Writes the copy with the pool's serial.
 pub(crate) fn write(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-    let records = PoolRecords { uuid: pool.uuid.0, serial: pool.serial, content: content.to_vec() };
+    let records = PoolRecords { uuid: pool.uuid.into_bytes(), serial: pool.serial, content: content.to_vec() };
     records::store(medium, &records).map_err(|e| failed(&e, "check the SSD"))
 }
 

@@ -14,7 +14,7 @@ const ENDING_LIMIT: Duration = Duration::from_secs(5);
 
 impl Machine {
     fn is_offered(&self, volume: &VolumeRecord, protocol: Protocol) -> bool {
-        self.targets.is_offered(protocol, &volume.name, volume.uuid.0)
+        self.targets.is_offered(protocol, &volume.name, volume.uuid.into_bytes())
     }
 }
 
@@ -22,7 +22,7 @@ impl Machine {
 fn without_secrets(volume: &VolumeRecord, share: &ShareRecord, device: &str) -> Share {
     Share {
         protocol: share.protocol,
-        uuid: volume.uuid.0,
+        uuid: volume.uuid.into_bytes(),
         volume: volume.name.clone(),
         device: device.to_owned(),
         read_only: volume.options.read_only,
@@ -53,10 +53,10 @@ pub fn end_shares_of(state_directory: &Path, export_directory: &Path) -> Result<
     for volume in store::look(state_directory)?.exported() {
         for share in &volume.shares {
             let (name, title) = (&volume.name, share.protocol.title());
-            if !targets.is_offered(share.protocol, name, volume.uuid.0) {
+            if !targets.is_offered(share.protocol, name, volume.uuid.into_bytes()) {
                 continue;
             }
-            match targets.remove(share.protocol, name, volume.uuid.0) {
+            match targets.remove(share.protocol, name, volume.uuid.into_bytes()) {
                 Ok(()) => done.ended.push(format!("the {title} share of {name} is removed; it is back when the daemon serves the volume")),
                 Err(error) => done.problems.push(format!("the {title} share of {name} remains: {error}")),
             }
@@ -97,7 +97,7 @@ impl Shares for Machine {
             Some(_) => self.targets.clone().with_limits(ENDING_LIMIT, ENDING_LIMIT),
             None => self.targets.clone(),
         };
-        let removed = targets.remove(protocol, &volume.name, volume.uuid.0).map_err(|error| told(volume, protocol, &error));
+        let removed = targets.remove(protocol, &volume.name, volume.uuid.into_bytes()).map_err(|error| told(volume, protocol, &error));
         let others = volume.shares.iter().any(|other| other.protocol != protocol && self.is_offered(volume, other.protocol));
         if !others {
             self.exporters.note_shared(&super::exports::volume_of(volume), false);
@@ -111,10 +111,10 @@ impl Shares for Machine {
     }
 
     fn connected(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Option<Vec<String>>, ControlError> {
-        self.targets.connected(protocol, volume.uuid.0).map_err(|error| told(volume, protocol, &error))
+        self.targets.connected(protocol, volume.uuid.into_bytes()).map_err(|error| told(volume, protocol, &error))
     }
 
     fn refresh_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
-        self.targets.refresh(protocol, volume.uuid.0).map_err(|error| failed(&error, &error.remedy()))
+        self.targets.refresh(protocol, volume.uuid.into_bytes()).map_err(|error| failed(&error, &error.remedy()))
     }
 }

@@ -69,10 +69,9 @@ impl InProcess {
         let (sender, notices) = channel();
         let machine = Machine::start(MachineOptions::private(scratch, sender)).map_err(told)?;
         let size_bytes = machine.examine_backing(&backing.word()).map_err(told)?.size_bytes;
-        let uuid = || Uuid::random().map_err(|error| Trouble::Failed(format!("cannot read random numbers: {error}")));
         let volume = VolumeRecord {
             name: VOLUME.into(),
-            uuid: uuid()?,
+            uuid: Uuid::new_v4(),
             pool: POOL.into(),
             id: 1,
             backing: backing.word(),
@@ -97,7 +96,7 @@ impl InProcess {
         if let Some(cache) = cache {
             let pool = PoolRecord {
                 name: POOL.into(),
-                uuid: uuid()?,
+                uuid: Uuid::new_v4(),
                 ssd: cache.ssd.clone(),
                 size_bytes: cache.bytes,
                 ram_bytes: cache.ram_bytes,

@@ -255,7 +255,7 @@ mod tests {
     use crate::state::{BackingIdentity, Fact};
     use analysis::watch::{Seen, Totals};
 
-    const UUID: Uuid = Uuid([7; 16]);
+    const UUID: Uuid = Uuid::from_bytes([7; 16]);
     const FOR_MS: u64 = 7 * 24 * 3600 * 1000;
 
     fn insight() -> Insight {
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn another_volume_of_the_name_is_not_watched_by_it() {
-        for uuid in [None, Some(Uuid([8; 16])), Some(UUID)] {
+        for uuid in [None, Some(Uuid::from_bytes([8; 16])), Some(UUID)] {
             let mut after = restarted(&mut watching("a", 10, None), |_| {});
             let known = BTreeMap::from([("v".to_string(), Known { uuid, mode: Mode::WriteBack })]);
             after.know(Vec::new(), &known, BTreeMap::new());
@@ -427,7 +427,7 @@ mod tests {
         after.know(Vec::new(), &BTreeMap::new(), BTreeMap::new());
         assert_eq!(after.view("a").expect("it is there").state, "watching", "the state may have been lost");
         let known = |uuid| BTreeMap::from([("w".to_string(), Known { uuid: Some(uuid), mode: Mode::WriteBack })]);
-        after.know(Vec::new(), &known(Uuid([8; 16])), BTreeMap::new());
+        after.know(Vec::new(), &known(Uuid::from_bytes([8; 16])), BTreeMap::new());
         assert_eq!(after.view("a").expect("it is there").state, "failed");
     }
 

@@ -45,6 +45,7 @@ use crate::error::ControlError;
 use crate::human;
 use crate::names::{self, Named};
 use crate::state::{DiskRecord, PoolRecord, Span, VolumeRecord};
+use crate::uuid::Uuid;
 use crate::words::Export;
 use format::disks::DISKS_MAX;
 use places::{cut, joined, no_room, whole_grains};
@@ -96,7 +97,7 @@ impl Manager {
 
     /// Steps 1 and 2 of a disk whose place is known.
     fn make_disk(&self, create: &DiskCreate, exports: &[Export], pieces: Vec<Span>) -> Result<(), ControlError> {
-        let (name, exports, uuid) = (create.name.clone(), exports.to_vec(), super::pools::new_uuid()?);
+        let (name, exports, uuid) = (create.name.clone(), exports.to_vec(), Uuid::new_v4());
         let disk = DiskRecord { name, uuid, pool: create.pool.clone(), pieces, exports, shares: Vec::new() };
         let pool = self.pool_record(&disk.pool)?;
         self.begin_change_of(&pool)?;

@@ -45,7 +45,7 @@ impl Manager {
     fn make_cache_anew(&self, old: &PoolRecord, room: Option<Span>, volumes: &[VolumeRecord], job: &Job) -> Result<(), ControlError> {
         let name = &old.name;
         self.check_table(old)?;
-        let uuid = crate::manager::pools::new_uuid()?;
+        let uuid = Uuid::new_v4();
         let served: Vec<VolumeRecord> =
             volumes.iter().cloned().chain(self.disk_volumes(name)).filter(|volume| self.volume_attached(&volume.name)).collect();
         let replace = PoolReplace { ssd: old.ssd.clone(), size_bytes: old.size_bytes, force: true, drop_dirty: false };

@@ -251,7 +251,7 @@ impl World {
             locked(&self.hardware).devices.get(path).map(|device| (device.says_bytes, device.writes)).ok_or_else(unknown)?;
         let mut start = [0; 512];
         locked(&self.hardware).read(path, 0, &mut start).map_err(|()| told(path, "it cannot be read"))?;
-        let pool = superblock::load(&mut self.blocking(path)).ok().map(|state| Uuid(state.superblock.uuid));
+        let pool = superblock::load(&mut self.blocking(path)).ok().map(|state| Uuid::from_bytes(state.superblock.uuid));
         let fact = |name: &str, value: String| Fact { name: name.into(), value };
         let identity = BackingIdentity {
             size_bytes: says_bytes,
@@ -345,7 +345,7 @@ impl Pools for World {
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let layout = Layout::plan(POOL_BYTES, SHARDS, SEGMENT_BYTES).map_err(|e| told(&pool.ssd, &e.to_string()))?;
-        let made = superblock::create(&mut self.blocking(&pool.ssd), layout, pool.uuid.0);
+        let made = superblock::create(&mut self.blocking(&pool.ssd), layout, pool.uuid.into_bytes());
         made.map(drop).map_err(|e| assembly::open_error(pool, e))
     }
 
@@ -353,7 +353,9 @@ impl Pools for World {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let mut medium = self.blocking(&pool.ssd);
         match superblock::load(&mut medium) {
-            Ok(state) if state.superblock.uuid == pool.uuid.0 => superblock::wipe(&mut medium).map_err(|e| assembly::open_error(pool, e)),
+            Ok(state) if state.superblock.uuid == pool.uuid.into_bytes() => {
+                superblock::wipe(&mut medium).map_err(|e| assembly::open_error(pool, e))
+            }
             _ => Ok(()),
         }
     }
