@@ -3,7 +3,8 @@
 use simulator::daemon::Engine;
 use simulator::exhaustive::{Setting, story, try_all};
 use simulator::plan::Plan;
-use simulator::soak::Soak;
+use simulator::shrink::record;
+use simulator::soak::{Soak, run_caught};
 use types::Mode;
 
 fn threads() -> usize {
@@ -19,6 +20,7 @@ fn random_runs_break_no_promise() {
     for found in &totals.found {
         println!("seed {}: {}", found.seed, found.failure.what);
         println!("replay: cargo run -p simulator --release --bin soak -- --seed {}", found.seed);
+        println!("shorter: cargo run -p simulator --release --bin soak -- --shrink {}", found.seed);
     }
     assert!(totals.found.is_empty());
     let missing = totals.coverage().missing();
@@ -51,6 +53,34 @@ fn a_check_of_what_is_being_written_finds_nothing_wrong() {
         println!("seed {}: {}", found.seed, found.failure.what);
     }
     assert!(totals.found.is_empty());
+}
+
+/// What the shrinker rests on: with all its steps a recorded run is the run itself, whatever it is about.
+#[test]
+fn a_run_played_from_its_record_is_the_run() {
+    let kinds: [fn(&mut Plan); 7] = [
+        |_| (),
+        Plan::always_share,
+        Plan::always_lose_ssd,
+        Plan::always_grow,
+        Plan::always_label,
+        Plan::always_use_ranges,
+        Plan::always_check,
+    ];
+    for seed in 0..14 {
+        let mut plan = Plan::of(400_000_000 + seed);
+        kinds[seed as usize % kinds.len()](&mut plan);
+        let free = run_caught(&plan, &Engine).expect("a seed that passes");
+        let recorded = record(&plan, &Engine);
+        assert_eq!(recorded.result.as_ref().map(|outcome| outcome.trace_hash).ok(), Some(free.trace_hash), "seed {seed}: recorded");
+        let played = recorded.play(&plan, &Engine, &recorded.all(), None).map(|outcome| outcome.trace_hash);
+        assert_eq!(played.ok(), Some(free.trace_hash), "seed {seed}: played");
+        // Half of the steps are another run, in which no promise is broken either.
+        let mut half = recorded.all();
+        half.steps.retain(|(number, _)| number % 2 == 0);
+        let other = recorded.play(&plan, &Engine, &half, None).map(|outcome| outcome.trace_hash);
+        assert!(other.as_ref().is_ok_and(|hash| *hash != free.trace_hash), "seed {seed}: half: {other:?}");
+    }
 }
 
 #[test]
