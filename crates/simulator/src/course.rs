@@ -220,8 +220,8 @@ impl Course {
             return would;
         };
         let last = self.counts.get(&Kind::Crash).copied().unwrap_or_default();
-        let next = script.kept.keys().find(|(kind, number)| *kind == Kind::Crash && *number > last);
-        let Some(choice) = next.copied().filter(|choice| is_out_of_work || (self.now_ns, self.place) >= script.steps[choice]) else {
+        let next = script.kept.range((Kind::Crash, last + 1)..=(Kind::Crash, u64::MAX)).next().map(|(choice, _)| *choice);
+        let Some(choice) = next.filter(|choice| is_out_of_work || (self.now_ns, self.place) >= script.steps[choice]) else {
             return false;
         };
         self.counts.insert(Kind::Crash, choice.1);
