@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Origin, Request, Target, VolumeOptions};
 use engine::checkpoint;
 use engine::front::shard_of;
-use engine::log::LogPlace;
 use engine::medium::{Medium, MediumError};
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::store::StorePlace;
 use engine::superblock;
 use page::{PageMutVec, PagePool};
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ pub fn run(path: &str, blocks: u64) -> Result<()> {
     for (index, end) in (0u16..).zip(ends) {
         let shard = ShardIndex(index);
         let pool = PagePool::new(PAGES_MIN + RAM_BLOCKS as usize + 4096);
-        let place = LogPlace { uuid: state.superblock.uuid, session: state.superblock.session, shard, layout };
+        let place = StorePlace { uuid: state.superblock.uuid, session: state.superblock.session, shard, layout };
         let config = ShardConfig { place, ram_blocks: RAM_BLOCKS, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut rig = Filler { shard: Shard::new(config, end), ssd: &medium.0, io: VecDeque::new(), now_ns: 1, answered: 0, quiet: false };
         let options = VolumeOptions {

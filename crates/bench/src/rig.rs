@@ -1,8 +1,8 @@
 //! A shard on an SSD in memory that answers at once.
 
 use engine::api::{Action, Command, Completion, Io, IoKind, Op, Origin, Reply, Request, Target, VolumeOptions};
-use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PageMutVec, PagePool, PageVec};
@@ -28,7 +28,7 @@ impl Rig {
     pub fn new(ssd_bytes: u64, ram_blocks: u64) -> Rig {
         let layout = Layout::plan_default(ssd_bytes, 1).expect("a pool of that size");
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
-        let place = LogPlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
         let attach = Command::Attach { volume: VolumeIndex(0), id: VolumeId(1), size_bytes: 1 << 40, options: options() };

@@ -1,6 +1,6 @@
 //! The RAM tier's pages. Order and verdicts are the policy's; here is only what is held.
 //!
-//! Invariant: a page held here equals the block's current content (its record in the log if it has one, else the backing
+//! Invariant: a page held here equals the block's current content (its record in the store if it has one, else the backing
 //! device), so that dropping any page at any time loses nothing. Only whole blocks are held.
 
 use crate::key::{Key, Map};

@@ -28,7 +28,7 @@ pub struct VolumeStats {
     pub bypassed: [u64; BypassReason::ALL.len()],
     /// Bytes of client data that entered the log: dirty writes and admitted clean blocks.
     pub admitted_bytes: u64,
-    /// Bytes appended again because their segment became the tail.
+    /// Bytes appended again because their region was given up.
     pub reinserted_bytes: u64,
     /// Read I/Os to the backing device.
     pub backing_reads: u64,
@@ -145,9 +145,9 @@ pub struct ContentStats {
     pub encoding_cpu_ns: u64,
     /// Bytes of them that did not have to be written.
     pub saved_bytes: u64,
-    /// Segments taken back ahead of need, with all that was in them, while no client asked for anything.
+    /// Regions taken back ahead of need, with all that was in them, while no client asked for anything.
     pub idle_segments: u64,
-    /// Blocks that became zstd when their segment was taken back, ahead of need or not.
+    /// Blocks that became zstd when their region was taken back, ahead of need or not.
     pub recompressed_blocks: u64,
     /// Bytes by which they became smaller.
     pub recompressed_saved_bytes: u64,
@@ -214,18 +214,18 @@ pub struct ShardStats {
     pub index_bytes: u64,
     /// Gauge: memory of the policy, in bytes.
     pub policy_bytes: u64,
-    /// Gauge: sequence number of the head segment.
-    pub head_seq: u64,
-    /// Gauge: sequence number of the tail segment.
-    pub tail_seq: u64,
-    /// Gauge: segments that could be opened now.
-    pub free_segments: u64,
+    /// Gauge: number of the region being filled.
+    pub newest_region: u64,
+    /// Gauge: number of the oldest region.
+    pub oldest_region: u64,
+    /// Gauge: regions that could be filled now.
+    pub free_regions: u64,
     /// Gauge: requests in flight or waiting.
     pub requests: u64,
 }
 
 impl ShardStats {
-    /// Adds another shard's; sequence numbers are each shard's own and stay.
+    /// Adds another shard's; numbers of regions are each shard's own and stay.
     pub fn add(&mut self, other: &ShardStats) {
         let ShardStats {
             ssd_written_bytes,
@@ -235,9 +235,9 @@ impl ShardStats {
             ram_blocks,
             index_bytes,
             policy_bytes,
-            head_seq: _,
-            tail_seq: _,
-            free_segments,
+            newest_region: _,
+            oldest_region: _,
+            free_regions,
             requests,
         } = other;
         self.ssd_written_bytes += ssd_written_bytes;
@@ -247,7 +247,7 @@ impl ShardStats {
         self.ram_blocks += ram_blocks;
         self.index_bytes += index_bytes;
         self.policy_bytes += policy_bytes;
-        self.free_segments += free_segments;
+        self.free_regions += free_regions;
         self.requests += requests;
     }
 }

@@ -6,8 +6,8 @@
 //! flight brings counts as cached.
 
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Request, Target, VolumeOptions};
-use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{Page, PageMutVec, PagePool, PageVec};
@@ -60,7 +60,7 @@ impl Alone {
         let layout = Layout { shards: 1, segment_bytes: (segment_pages * BLOCK_BYTES) as u32, segments_per_shard, ssd_bytes: 0 };
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
-        let place = LogPlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let shard_config = ShardConfig { place, ram_blocks: config.ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         Alone {
             shard: Shard::new(shard_config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 }),

@@ -6,10 +6,10 @@
 use crate::content;
 use engine::checkpoint::{self, Checkpoint};
 use engine::index::{Index, Slot, Stored};
-use engine::log::LogPlace;
 use engine::medium::Medium;
 use engine::recovery::{self, RecoveredItem, RecoveredRecord, RecoveryReport};
 use engine::shard::{DIRTY_MAX_PERMILLE, Proof, RecoveredBlock, Restored, Shard, ShardConfig};
+use engine::store::StorePlace;
 use engine::superblock::{OpenError, PoolState};
 use format::checkpoint::LogEnd;
 use page::PagePool;
@@ -211,7 +211,7 @@ impl Restart<'_> {
 
     fn finish(&self, shard: ShardIndex, gathering: Gathering, end: LogEnd, report: Option<RecoveryReport>) -> Restarted {
         let superblock = &self.state.superblock;
-        let place = LogPlace { uuid: superblock.uuid, session: self.state.next_session(), shard, layout: superblock.layout };
+        let place = StorePlace { uuid: superblock.uuid, session: self.state.next_session(), shard, layout: superblock.layout };
         let (ram_blocks, pool) = (self.ram_blocks, self.pages.clone());
         let config = ShardConfig { place, ram_blocks, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
         let tallies = gathering.tallies.into_iter().map(|(_, place, tally)| (place, tally)).collect();

@@ -6,7 +6,7 @@
 
 use crate::replay::Cache;
 use crate::stream::BlockAccess;
-use engine::policy::{Access, Heat, Place, Policy, RamSlot, TailVerdict, Verdict};
+use engine::policy::{Access, EvictVerdict, Heat, Place, Policy, RamSlot, Verdict};
 use std::collections::VecDeque;
 use types::Admission;
 
@@ -117,8 +117,8 @@ impl LogModel {
             State::Absent => Place::Absent,
             State::Ram(slot) => Place::Ram(slot),
             State::Ssd { position, heat } => {
-                let age_segments = (self.appended.saturating_sub(position) / self.segment_blocks) as u32;
-                Place::Ssd { heat, age_segments }
+                let age_regions = (self.appended.saturating_sub(position) / self.segment_blocks) as u32;
+                Place::Ssd { heat, age_regions }
             }
         }
     }
@@ -147,7 +147,7 @@ impl LogModel {
                     self.take_back_tail(&mut waiting);
                 }
                 self.segments.push_back(Segment { start: self.appended, blocks: Vec::new() });
-                self.policy.on_segment_opened();
+                self.policy.on_region_begun();
             }
             self.segments.back_mut().expect("one segment is open").blocks.push(block);
             self.states[block as usize] = State::Ssd { position: self.appended, heat };
@@ -175,13 +175,13 @@ impl LogModel {
             let slot = self.slots.hand;
             self.slots.hand = (slot + 1) % self.config.ssd_blocks;
             if slot.is_multiple_of(self.segment_blocks) {
-                self.policy.on_segment_opened();
+                self.policy.on_region_begun();
             }
             let block = self.slots.blocks[slot as usize];
             let State::Ssd { heat, .. } = self.states[block as usize] else { unreachable!("stale slots are taken first") };
-            match self.policy.on_tail_block(u64::from(block), heat) {
-                TailVerdict::Reinsert(heat) => self.states[block as usize] = State::Ssd { position: slot, heat },
-                TailVerdict::Forget => {
+            match self.policy.on_evict(u64::from(block), heat) {
+                EvictVerdict::Reinsert(heat) => self.states[block as usize] = State::Ssd { position: slot, heat },
+                EvictVerdict::Forget => {
                     self.states[block as usize] = State::Absent;
                     return slot;
                 }
@@ -219,7 +219,7 @@ impl LogModel {
                 continue;
             }
             self.states[block as usize] = State::Absent;
-            if let TailVerdict::Reinsert(heat) = self.policy.on_tail_block(u64::from(block), heat)
+            if let EvictVerdict::Reinsert(heat) = self.policy.on_evict(u64::from(block), heat)
                 && kept < keep_max
             {
                 kept += 1;

@@ -1,11 +1,11 @@
 //! Block address → where the block lies on the SSD, and what must be known about it there.
 //!
-//! A *plain slot* is a page of the shard's log. Per plain slot there are a packed key, two bits of use, the flags dirty and partial, and the
+//! A *plain slot* is a page of the shard's part of the SSD. Per plain slot there are a packed key, two bits of use, the flags dirty and partial, and the
 //! checksum of its content: 10 bytes, side by side, so that a hit touches one cache line of them. A table of 4-byte buckets (25 bits of
 //! slot and 7 of tag, or 24 and 8) finds the slot of a key by linear probing: at 85 % load 4.7 bytes a slot. Together 14.7 bytes a slot, whatever is
 //! cached.
 //!
-//! A *packed slot* is a record of a segment that is stored as its content asks: compressed, or resting on another record. Per packed slot
+//! A *packed slot* is a record of a region that is stored as its content asks: compressed, or resting on another record. Per packed slot
 //! there are 24 bytes, and one may be alive without a block, as an *object* others rest on (see `objects.rs`). With the first of them the
 //! index becomes wide: from then on keys are found in 5-byte buckets that can name both kinds of slot, in tables that grow one by one.
 //!
@@ -35,8 +35,8 @@ use objects::Packed;
 use packed::{PLACE_BITS, PLACES_PER_PAGE, PackedEntry, State};
 use plain::{Entry, Parts};
 
-/// Where a block lies. Plain: a page of the shard's log, `physical segment index * pages per segment + page`. Packed: bit 31, and below
-/// it the physical segment and which packed record of the segment ([`Index::packed_slot`]).
+/// Where a block lies. Plain: a page of the shard's part of the SSD, `region * pages per region + page`. Packed: bit 31, and below
+/// it the region and which packed record of the region ([`Index::packed_slot`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
@@ -49,25 +49,25 @@ impl Slot {
         self.0 & PACKED != 0
     }
 
-    /// Bits of a packed slot that say which packed record of its segment it is, for segments of that many pages.
-    pub(crate) const fn ordinal_bits(pages_per_segment: u32) -> u32 {
-        pages_per_segment.next_power_of_two().ilog2() + ORDINAL_BITS_OVER_PAGES
+    /// Bits of a packed slot that say which packed record of its region it is, for regions of that many pages.
+    pub(crate) const fn ordinal_bits(pages_per_region: u32) -> u32 {
+        pages_per_region.next_power_of_two().ilog2() + ORDINAL_BITS_OVER_PAGES
     }
 
     #[inline]
-    pub(crate) const fn packed(physical: u32, ordinal: u32, ordinal_bits: u32) -> Slot {
-        Slot(PACKED | physical << ordinal_bits | ordinal)
+    pub(crate) const fn packed(at: u32, ordinal: u32, ordinal_bits: u32) -> Slot {
+        Slot(PACKED | at << ordinal_bits | ordinal)
     }
 
-    /// Physical segment, and ordinal in it.
+    /// Region, and ordinal in it.
     #[inline]
-    fn packed_place(self, ordinal_bits: u32) -> (u32, u32) {
+    pub(crate) fn packed_place(self, ordinal_bits: u32) -> (u32, u32) {
         assert!(self.is_packed(), "slot {} is a page or none", self.0);
         ((self.0 & !PACKED) >> ordinal_bits, self.0 & ((1 << ordinal_bits) - 1))
     }
 }
 
-/// Plain slots one shard can have: 128 GiB of log. Of larger segments' packed slots no more fit into 31 bits.
+/// Plain slots one shard can have: 128 GiB of SSD. Of larger regions' packed slots no more fit into 31 bits.
 pub const SLOTS_MAX: u32 = format::layout::SLOTS_PER_SHARD_MAX;
 
 /// RAM of an index for each plain slot, in thousandths of a byte, once all of its memory is in use; packed slots come on top.
@@ -81,7 +81,7 @@ pub struct NoMemory {
     pub bytes: u64,
 }
 
-/// A segment can have 64 packed records for each of its pages; who fills it must stop there.
+/// A region can have 64 packed records for each of its pages; who fills it must stop there.
 const ORDINAL_BITS_OVER_PAGES: u32 = 6;
 
 /// What the index knows about the block in a slot.
@@ -107,15 +107,15 @@ struct Mixed {
 /// See the module.
 pub struct Index {
     plain: Vec<Entry>,
-    /// Segments that ever held a plain block: the entries of others were never touched.
+    /// Regions that ever held a plain block: the entries of others were never touched.
     plain_used: Vec<bool>,
     /// How many these are.
-    plain_used_segments: u32,
+    plain_used_regions: u32,
     /// Plain slots by key, while the index is narrow.
     narrow: Narrow,
     mixed: Option<Box<Mixed>>,
     live: u32,
-    pages_per_segment: u32,
+    pages_per_region: u32,
     ordinal_bits: u32,
 }
 
@@ -129,42 +129,42 @@ fn key_in(plain: &[Entry], packed: &Packed, slot: Slot) -> Option<Key> {
 }
 
 impl Index {
-    /// An empty index for `slots` plain slots, at most [`SLOTS_MAX`], in segments of that many pages.
+    /// An empty index for `slots` plain slots, at most [`SLOTS_MAX`], in regions of that many pages.
     ///
     /// # Panics
     /// If there is no memory for it.
-    pub fn new(slots: u32, pages_per_segment: u32) -> Index {
-        Index::try_new(slots, pages_per_segment).unwrap_or_else(|error| panic!("{error}"))
+    pub fn new(slots: u32, pages_per_region: u32) -> Index {
+        Index::try_new(slots, pages_per_region).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same.
     ///
     /// # Errors
     /// [`NoMemory`].
-    pub fn try_new(slots: u32, pages_per_segment: u32) -> Result<Index, NoMemory> {
-        Index::naming(slots, pages_per_segment, slots)
+    pub fn try_new(slots: u32, pages_per_region: u32) -> Result<Index, NoMemory> {
+        Index::naming(slots, pages_per_region, slots)
     }
 
     /// The same whose buckets could name up to `named` slots, so that an index of few slots looks for them as one of many does. For tests.
     ///
     /// # Errors
     /// [`NoMemory`].
-    pub fn naming(slots: u32, pages_per_segment: u32, named: u32) -> Result<Index, NoMemory> {
+    pub fn naming(slots: u32, pages_per_region: u32, named: u32) -> Result<Index, NoMemory> {
         assert!(slots <= SLOTS_MAX, "{slots} slots are more than a shard can have");
-        assert!(pages_per_segment > 0, "segments have pages");
-        let ordinal_bits = Slot::ordinal_bits(pages_per_segment);
+        assert!(pages_per_region > 0, "regions have pages");
+        let ordinal_bits = Slot::ordinal_bits(pages_per_region);
         let no_memory = NoMemory { bytes: u64::from(slots) * PLAIN_SLOT_MILLIBYTES / 1000 };
         let index = Index {
             plain: page::zeroed(slots as usize).ok_or(no_memory)?,
-            plain_used: vec![false; slots.div_ceil(pages_per_segment) as usize],
-            plain_used_segments: 0,
+            plain_used: vec![false; slots.div_ceil(pages_per_region) as usize],
+            plain_used_regions: 0,
             narrow: Narrow::new(slots, named.max(slots)).ok_or(no_memory)?,
             mixed: None,
             live: 0,
-            pages_per_segment,
+            pages_per_region,
             ordinal_bits,
         };
-        assert!(u64::from(index.segments()) << ordinal_bits < u64::from(PACKED), "packed slots of {slots} pages fit in 31 bits");
+        assert!(u64::from(index.regions()) << ordinal_bits < u64::from(PACKED), "packed slots of {slots} pages fit in 31 bits");
         Ok(index)
     }
 
@@ -178,21 +178,21 @@ impl Index {
         self.plain.len() as u32
     }
 
-    /// Pages of a segment: so many plain slots follow each other in one.
-    pub fn pages_per_segment(&self) -> u32 {
-        self.pages_per_segment
+    /// Pages of a region: so many plain slots follow each other in one.
+    pub fn pages_per_region(&self) -> u32 {
+        self.pages_per_region
     }
 
-    /// Physical segments there are.
-    pub fn segments(&self) -> u32 {
-        self.slots().div_ceil(self.pages_per_segment)
+    /// Regions there are.
+    pub fn regions(&self) -> u32 {
+        self.slots().div_ceil(self.pages_per_region)
     }
 
     /// Memory of all arrays, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let mixed = self.mixed.as_ref().map_or(0, |mixed| mixed.keys.memory_bytes() + mixed.packed.memory_bytes());
         // As long as there are no packed records all of them are taken for used: they will be.
-        let used = self.plain_used_segments as usize * self.pages_per_segment as usize;
+        let used = self.plain_used_regions as usize * self.pages_per_region as usize;
         let plain = if self.is_wide() { used.min(self.plain.len()) } else { self.plain.len() };
         (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64
     }
@@ -247,8 +247,8 @@ impl Index {
         let old = self.put_key(key, slot);
         self.release(old);
         self.plain[slot.0 as usize] = plain::entry(key, meta);
-        let used = &mut self.plain_used[(slot.0 / self.pages_per_segment) as usize];
-        self.plain_used_segments += u32::from(!*used);
+        let used = &mut self.plain_used[(slot.0 / self.pages_per_region) as usize];
+        self.plain_used_regions += u32::from(!*used);
         *used = true;
         old
     }
@@ -304,7 +304,7 @@ impl Index {
         }
     }
 
-    /// Notes that the block in this slot is at home now. What it rests on counts it as dirty until [`Index::let_go_of_base`], for the log
+    /// Notes that the block in this slot is at home now. What it rests on counts it as dirty until [`Index::let_go_of_base`], for the store
     /// still says that it is.
     pub fn set_clean(&mut self, slot: Slot) {
         match self.plain.get_mut(slot.0 as usize) {
@@ -313,7 +313,7 @@ impl Index {
         }
     }
 
-    /// Notes that the log says of the block in this slot, which is clean, that it came home: a crash does not make it dirty again.
+    /// Notes that the store says of the block in this slot, which is clean, that it came home: a crash does not make it dirty again.
     pub fn let_go_of_base(&mut self, slot: Slot) {
         if slot.is_packed() {
             self.packed_mut().let_go_of_base(slot);
@@ -360,19 +360,19 @@ impl Index {
 
 /// Packed slots and objects.
 impl Index {
-    /// Packed records a segment can have.
+    /// Packed records a region can have.
     pub fn packed_max(&self) -> u32 {
         1 << self.ordinal_bits
     }
 
-    /// The slot of a physical segment's packed record number `ordinal`, from 0, below [`Index::packed_max`].
-    pub fn packed_slot(&self, physical: u32, ordinal: u32) -> Slot {
-        assert!(physical < self.segments(), "segment {physical} of {}", self.segments());
-        assert!(ordinal < self.packed_max(), "packed record {ordinal} is beyond what a segment can have");
-        Slot::packed(physical, ordinal, self.ordinal_bits)
+    /// The slot of a region's packed record number `ordinal`, from 0, below [`Index::packed_max`].
+    pub fn packed_slot(&self, at: u32, ordinal: u32) -> Slot {
+        assert!(at < self.regions(), "region {at} of {}", self.regions());
+        assert!(ordinal < self.packed_max(), "packed record {ordinal} is beyond what a region can have");
+        Slot::packed(at, ordinal, self.ordinal_bits)
     }
 
-    /// Physical segment of a packed slot, and which of its packed records it is.
+    /// Region of a packed slot, and which of its packed records it is.
     pub fn packed_place_of(&self, slot: Slot) -> (u32, u32) {
         slot.packed_place(self.ordinal_bits)
     }
@@ -382,15 +382,15 @@ impl Index {
         if self.mixed.is_some() {
             return;
         }
-        let places = u64::from(self.pages_per_segment) * u64::from(PLACES_PER_PAGE);
-        assert!(places <= 1 << PLACE_BITS, "places of {} pages", self.pages_per_segment);
-        let packed = Packed::new(self.slots(), self.segments(), self.ordinal_bits);
+        let places = u64::from(self.pages_per_region) * u64::from(PLACES_PER_PAGE);
+        assert!(places <= 1 << PLACE_BITS, "places of {} pages", self.pages_per_region);
+        let packed = Packed::new(self.slots(), self.regions(), self.ordinal_bits);
         let mut keys = Wide::new(self.slots(), self.live);
         let plain = &self.plain;
         let hash_of = |slot: Slot| plain[slot.0 as usize].key().expect("a bucket's slot has a key").hash();
-        let pages = self.pages_per_segment;
+        let pages = self.pages_per_region;
         // Others were never touched, and take no memory: most of a large index that is nearly empty.
-        let used = (0..).zip(&self.plain_used).filter(|(_, used)| **used).map(|(physical, _)| physical * pages);
+        let used = (0..).zip(&self.plain_used).filter(|(_, used)| **used).map(|(at, _)| at * pages);
         for slot in used.flat_map(|first| (first..self.slots().min(first + pages)).map(Slot)) {
             if plain[slot.0 as usize].key().is_some() {
                 keys.put(hash_of(slot), slot, |_| false, hash_of);
@@ -411,7 +411,7 @@ impl Index {
         &mut self.mixed.as_mut().expect("a packed slot of a wide index").packed
     }
 
-    /// Puts the block at a packed slot, the next of its segment, away from where it was; gives back its old slot. A full record becomes the
+    /// Puts the block at a packed slot, the next of its region, away from where it was; gives back its old slot. A full record becomes the
     /// place of its object, with all who rest on it; another counts where it rests. After that the block's old slot is cleared: there
     /// an object that others rest on stays as an orphan.
     ///
@@ -431,7 +431,7 @@ impl Index {
         old
     }
 
-    /// Moves an orphan to a packed slot, the next of its segment. If the object is not there any more, nobody rests on it: then the slot
+    /// Moves an orphan to a packed slot, the next of its region. If the object is not there any more, nobody rests on it: then the slot
     /// holds nothing.
     ///
     /// # Panics
@@ -447,13 +447,13 @@ impl Index {
         packed.list(slot);
     }
 
-    /// Uses up a packed slot, the next of its segment, for nothing.
+    /// Uses up a packed slot, the next of its region, for nothing.
     pub fn push_dead(&mut self, slot: Slot) {
         self.widen();
         self.packed_mut().push(slot, PackedEntry::DEAD);
     }
 
-    /// Tells where the payload of a packed record lies, in units of 16 bytes from the segment's start. A slot that holds nothing any more
+    /// Tells where the payload of a packed record lies, in units of 16 bytes from the region's start. A slot that holds nothing any more
     /// does not care.
     pub fn set_place(&mut self, slot: Slot, place: u32) {
         if self.packed_entry(slot).state() != State::Dead {
@@ -490,9 +490,9 @@ impl Index {
         slot.is_packed() && self.packed_entry(slot).state() == State::Orphan
     }
 
-    /// Packed slots of a physical segment in use, those that hold nothing any more included.
-    pub fn packed_len(&self, physical: u32) -> u32 {
-        self.mixed.as_ref().map_or(0, |mixed| mixed.packed.entries.len(physical))
+    /// Packed slots of a region in use, those that hold nothing any more included.
+    pub fn packed_len(&self, at: u32) -> u32 {
+        self.mixed.as_ref().map_or(0, |mixed| mixed.packed.entries.len(at))
     }
 
     /// Gives up the object in a packed slot. It is not found by its id any more, and those who rest on it dangle. An orphan dies; a
@@ -504,27 +504,27 @@ impl Index {
         self.packed_mut().drop_object(slot);
     }
 
-    /// A physical segment is used anew: its packed slots go back to none. Plain slots are not touched.
+    /// A region is used anew: its packed slots go back to none. Plain slots are not touched.
     ///
     /// # Panics
     /// If one of them still holds something.
-    pub fn clear_segment(&mut self, physical: u32) {
+    pub fn clear_region(&mut self, at: u32) {
         if let Some(mixed) = &mut self.mixed {
-            mixed.packed.entries.clear(physical);
+            mixed.packed.entries.clear(at);
         }
     }
 
-    /// No segment in which recovery found packed records gets more of them.
+    /// No region in which recovery found packed records gets more of them.
     pub fn seal_found(&mut self) {
         if let Some(mixed) = &mut self.mixed {
             mixed.packed.entries.seal_found();
         }
     }
 
-    /// A physical segment is full: gives back the memory kept for more packed slots.
-    pub fn seal_segment(&mut self, physical: u32) {
+    /// A region is full: gives back the memory kept for more packed slots.
+    pub fn seal_region(&mut self, at: u32) {
         if let Some(mixed) = &mut self.mixed {
-            mixed.packed.entries.seal(physical);
+            mixed.packed.entries.seal(at);
         }
     }
 

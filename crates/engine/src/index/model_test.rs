@@ -1,14 +1,14 @@
-//! Random use of both kinds of slot, beside a model that finds everything by looking at everything: writes, overwrites, moves by a cleaner,
-//! objects given up, segments used anew, and recoveries from what the log would hold.
+//! Random use of both kinds of slot, beside a model that finds everything by looking at everything: writes, overwrites, moves by eviction,
+//! objects given up, regions used anew, and recoveries from what the SSD would hold.
 
 use super::*;
 use crate::key::mix;
 use alloc::collections::BTreeMap;
 use types::VolumeIndex;
 
-const SEGMENTS: u32 = 12;
+const REGIONS: u32 = 12;
 const PAGES: u32 = 8;
-/// Packed records after which a segment is left for the next.
+/// Packed records after which a region is left for the next.
 const PACKED_ENOUGH: u32 = 24;
 const KEYS: u64 = 120;
 
@@ -18,7 +18,7 @@ struct Block {
     meta: SlotMeta,
     stored: Option<Stored>,
     dangles: bool,
-    /// At home, and the log says it is dirty.
+    /// At home, and the SSD says it is dirty.
     holds: bool,
 }
 
@@ -40,7 +40,7 @@ struct Object {
 }
 
 /// A record as a recovery would find it.
-struct Logged {
+struct Written {
     slot: Slot,
     key: Option<Key>,
     meta: SlotMeta,
@@ -51,10 +51,10 @@ struct World {
     index: Index,
     blocks: BTreeMap<Key, Block>,
     objects: BTreeMap<u64, Object>,
-    log: Vec<Logged>,
+    written: Vec<Written>,
     random: u64,
     next_object: u64,
-    head: u32,
+    newest: u32,
     pages_used: u32,
     /// How often something rare happened: the test must not be easier than it looks.
     moved: [u32; 3],
@@ -64,13 +64,13 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         World {
-            index: Index::new(SEGMENTS * PAGES, PAGES),
+            index: Index::new(REGIONS * PAGES, PAGES),
             blocks: BTreeMap::new(),
             objects: BTreeMap::new(),
-            log: Vec::new(),
+            written: Vec::new(),
             random: seed << 32,
             next_object: 1,
-            head: 0,
+            newest: 0,
             pages_used: 0,
             moved: [0; 3],
             dropped: [0; 2],
@@ -93,12 +93,12 @@ impl World {
         SlotMeta { dirty: random & 8 == 0, partial, frequency: (random >> 4 & 3) as u8, checksum: (random >> 8) as u32 }
     }
 
-    fn segment_of(&self, slot: Slot) -> u32 {
+    fn region_of(&self, slot: Slot) -> u32 {
         if slot.is_packed() { self.index.packed_place_of(slot).0 } else { slot.0 / PAGES }
     }
 
     fn next_packed(&self) -> Slot {
-        self.index.packed_slot(self.head, self.index.packed_len(self.head))
+        self.index.packed_slot(self.newest, self.index.packed_len(self.newest))
     }
 
     /// What the end of a record means for objects; the new state of the block is in place.
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn write_plain(&mut self, key: Key, meta: SlotMeta) {
-        let slot = Slot(self.head * PAGES + self.pages_used);
+        let slot = Slot(self.newest * PAGES + self.pages_used);
         self.pages_used += 1;
         let old = self.index.insert(key, slot, meta);
         self.put(key, Block { slot, meta, stored: None, dangles: false, holds: false }, old);
@@ -138,7 +138,7 @@ impl World {
 
     fn put(&mut self, key: Key, block: Block, old: Option<Slot>) {
         let Block { slot, meta, stored, .. } = block;
-        self.log.push(Logged { slot, key: Some(key), meta, stored });
+        self.written.push(Written { slot, key: Some(key), meta, stored });
         let before = self.blocks.insert(key, block);
         assert_eq!(old, before.map(|before| before.slot));
         before.into_iter().for_each(|before| self.left(before));
@@ -149,8 +149,8 @@ impl World {
         assert_eq!(self.index.remove(key), before.map(|before| before.slot));
         before.into_iter().for_each(|before| self.left(before));
         // A recovery would know that the block was made void; its full records may still be bases.
-        self.log.retain(|logged| logged.key != Some(key) || logged.stored.is_some_and(|stored| stored.encoding.is_full()));
-        self.log.iter_mut().filter(|logged| logged.key == Some(key)).for_each(|logged| logged.key = None);
+        self.written.retain(|written| written.key != Some(key) || written.stored.is_some_and(|stored| stored.encoding.is_full()));
+        self.written.iter_mut().filter(|written| written.key == Some(key)).for_each(|written| written.key = None);
     }
 
     fn write(&mut self) {
@@ -194,10 +194,10 @@ impl World {
         self.blocks.values_mut().filter(|block| block.rests_on() == Some(id)).for_each(|block| block.dangles = true);
     }
 
-    /// Takes all out of the oldest segment, and makes it the head.
-    fn next_segment(&mut self) {
-        let oldest = (self.head + 1) % SEGMENTS;
-        let keys: Vec<Key> = self.blocks.iter().filter(|(_, block)| self.segment_of(block.slot) == oldest).map(|(key, _)| *key).collect();
+    /// Takes all out of the oldest region, and makes it the newest.
+    fn next_region(&mut self) {
+        let oldest = (self.newest + 1) % REGIONS;
+        let keys: Vec<Key> = self.blocks.iter().filter(|(_, block)| self.region_of(block.slot) == oldest).map(|(key, _)| *key).collect();
         for key in keys {
             let block = self.blocks[&key];
             let keep = self.random(3) > 0 && !block.dangles;
@@ -210,7 +210,7 @@ impl World {
                 _ => self.remove(key),
             }
         }
-        let orphans = self.objects.iter().filter(|(_, object)| object.orphan && self.segment_of(object.slot) == oldest);
+        let orphans = self.objects.iter().filter(|(_, object)| object.orphan && self.region_of(object.slot) == oldest);
         for id in orphans.map(|(id, _)| *id).collect::<Vec<u64>>() {
             if self.rests(id).dirty == 0 && self.random(2) == 0 {
                 self.drop_object(id);
@@ -221,20 +221,20 @@ impl World {
             object.slot = slot;
             let (stored, meta) = (object.stored, SlotMeta { dirty: false, partial: false, frequency: 0, checksum: object.checksum });
             self.index.insert_base(slot, meta.checksum, stored);
-            self.log.push(Logged { slot, key: None, meta, stored: Some(stored) });
+            self.written.push(Written { slot, key: None, meta, stored: Some(stored) });
             self.moved[2] += 1;
         }
-        let log = core::mem::take(&mut self.log);
-        self.log = log.into_iter().filter(|logged| self.segment_of(logged.slot) != oldest).collect();
-        self.index.clear_segment(oldest);
-        self.index.seal_segment(self.head);
+        let written = core::mem::take(&mut self.written);
+        self.written = written.into_iter().filter(|written| self.region_of(written.slot) != oldest).collect();
+        self.index.clear_region(oldest);
+        self.index.seal_region(self.newest);
         assert_eq!(self.index.packed_len(oldest), 0);
-        (self.head, self.pages_used) = (oldest, 0);
+        (self.newest, self.pages_used) = (oldest, 0);
     }
 
     fn step(&mut self) {
-        if self.pages_used == PAGES || self.index.packed_len(self.head) >= PACKED_ENOUGH {
-            self.next_segment();
+        if self.pages_used == PAGES || self.index.packed_len(self.newest) >= PACKED_ENOUGH {
+            self.next_region();
         }
         let key = Key::new(VolumeIndex(3), self.random(KEYS));
         match self.random(16) {
@@ -316,11 +316,11 @@ impl World {
 
     /// An index from all records that a recovery would find, old ones included, is the same; except that objects given up are back.
     fn recover(&self) {
-        let mut index = Index::new(SEGMENTS * PAGES, PAGES);
-        for logged in &self.log {
-            match logged.stored {
-                None => index.insert(logged.key.expect("a plain record has a block"), logged.slot, logged.meta),
-                Some(stored) => index.restore_packed(logged.slot, logged.key, logged.meta, stored),
+        let mut index = Index::new(REGIONS * PAGES, PAGES);
+        for written in &self.written {
+            match written.stored {
+                None => index.insert(written.key.expect("a plain record has a block"), written.slot, written.meta),
+                Some(stored) => index.restore_packed(written.slot, written.key, written.meta, stored),
             };
         }
         index.check_invariants();
@@ -330,7 +330,7 @@ impl World {
         for key in (0..KEYS).map(|block| Key::new(VolumeIndex(3), block)) {
             assert_eq!(index.get(key), self.index.get(key));
         }
-        let dirty = |id: u64| self.log.iter().filter(|logged| logged.meta.dirty && self.is_newest(logged, id)).count();
+        let dirty = |id: u64| self.written.iter().filter(|written| written.meta.dirty && self.is_newest(written, id)).count();
         for (id, object) in &self.objects {
             assert_eq!((index.object(*id), index.is_orphan(object.slot)), (Some(object.slot), object.orphan), "object {id}");
             let References { all, dirty: found } = index.references(object.slot);
@@ -339,8 +339,8 @@ impl World {
     }
 
     /// Whether the record is what a block has now, and rests on the object. Its flags are those of the writing.
-    fn is_newest(&self, logged: &Logged, id: u64) -> bool {
-        logged.key.and_then(|key| self.blocks.get(&key)).is_some_and(|block| block.slot == logged.slot && block.rests_on() == Some(id))
+    fn is_newest(&self, written: &Written, id: u64) -> bool {
+        written.key.and_then(|key| self.blocks.get(&key)).is_some_and(|block| block.slot == written.slot && block.rests_on() == Some(id))
     }
 }
 

@@ -38,11 +38,11 @@ pub struct Census {
     pub orphans: u64,
     /// Objects that others rest on.
     pub references: u64,
-    /// Bytes in the log of all of these, with their records in groups and footers.
+    /// Bytes in the store of all of these, with their records in groups and footers.
     pub stored_bytes: u64,
 }
 
-/// Bytes in the log of an entry that is alive.
+/// Bytes in the store of an entry that is alive.
 fn stored_bytes(entry: &PackedEntry) -> u64 {
     let payload = entry.stored().map_or(0, |stored| u64::from(stored.bytes).next_multiple_of(u64::from(format::packed::PLACE_UNIT_BYTES)));
     payload + 2 * format::record::RECORD_BYTES as u64
@@ -53,7 +53,7 @@ fn stored_bytes(entry: &PackedEntry) -> u64 {
 pub struct DirtyLoad {
     /// Dirty blocks.
     pub blocks: u64,
-    /// Bytes in the log of these and of the objects that dirty blocks rest on, or that the log still says they do; as in [`Census::stored_bytes`].
+    /// Bytes in the store of these and of the objects that dirty blocks rest on, or that the store still says they do; as in [`Census::stored_bytes`].
     pub bytes: u64,
 }
 
@@ -114,8 +114,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn new(plain_slots: u32, segments: u32, ordinal_bits: u32) -> Packed {
-        let (entries, objects) = (PackedEntries::new(segments, ordinal_bits), Wide::new(plain_slots, 0));
+    pub(super) fn new(plain_slots: u32, regions: u32, ordinal_bits: u32) -> Packed {
+        let (entries, objects) = (PackedEntries::new(regions, ordinal_bits), Wide::new(plain_slots, 0));
         Packed { entries, objects, census: Census::default(), dirty_load: DirtyLoad::default(), counted: true }
     }
 
@@ -123,7 +123,7 @@ impl Packed {
         self.objects.find(mix(id), |slot| self.entries.at(slot).object() == id)
     }
 
-    /// Adds the next entry of its segment, not yet linked.
+    /// Adds the next entry of its region, not yet linked.
     pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
         assert!(self.counted, "a recovery has not ended");
         self.entries.push(slot, entry);
@@ -263,7 +263,7 @@ impl Packed {
         self.change(slot, PackedEntry::set_clean);
     }
 
-    /// The log says that the block in the slot came home: its base is needed no more than that of any clean block.
+    /// The store says that the block in the slot came home: its base is needed no more than that of any clean block.
     pub(super) fn let_go_of_base(&mut self, slot: Slot) {
         let entry = *self.entries.at(slot);
         if !entry.holds() {
@@ -300,9 +300,9 @@ impl Packed {
             self.change(*slot, |entry| entry.references = References::default());
         }
         self.census.references = 0;
-        for physical in 0..self.entries.segments() {
-            for ordinal in 0..self.entries.len(physical) {
-                let entry = *self.entries.at(self.entries.slot(physical, ordinal));
+        for at in 0..self.entries.regions() {
+            for ordinal in 0..self.entries.len(at) {
+                let entry = *self.entries.at(self.entries.slot(at, ordinal));
                 if let Some(base) = entry.base().and_then(|base| self.object(base)) {
                     self.census.references += u64::from(self.entries.at(base).references.all == 0);
                     self.change(base, |object| {

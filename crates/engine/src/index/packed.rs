@@ -11,7 +11,7 @@ use format::Encoding;
 pub struct Stored {
     /// How.
     pub encoding: Encoding,
-    /// Where the payload begins, in units of 16 bytes from the segment's start; 0 without payload, [`PLACE_UNKNOWN`] until it is known.
+    /// Where the payload begins, in units of 16 bytes from the region's start; 0 without payload, [`PLACE_UNKNOWN`] until it is known.
     pub place: u32,
     /// Bytes of the payload, at most 4096; 0 if there is none.
     pub bytes: u16,
@@ -25,7 +25,7 @@ impl From<format::Packed> for Stored {
     }
 }
 
-/// The place of a payload whose group has not been laid out. No payload lies there: the end of a segment is its footer's.
+/// The place of a payload whose group has not been laid out. No payload lies there: the end of a region is its footer's.
 pub const PLACE_UNKNOWN: u32 = (1 << PLACE_BITS) - 1;
 
 /// Most records that may rest on one object. The counts have 16 bits; the rest is room for what a recovery may find in excess.
@@ -39,11 +39,11 @@ pub(super) const PLACES_PER_PAGE: u32 = 256;
 pub struct References {
     /// All of them.
     pub all: u16,
-    /// Those that are newer than the backing device, or that the log still says are.
+    /// Those that are newer than the backing device, or that the store still says are.
     pub dirty: u16,
 }
 
-/// Bits of a place: segments of up to 8 MiB.
+/// Bits of a place: regions of up to 8 MiB.
 pub(super) const PLACE_BITS: u32 = 19;
 const BYTES_MAX: u16 = 4096;
 const OBJECT_BITS: u32 = 40;
@@ -90,7 +90,7 @@ impl PackedEntry {
 
     fn new(state: State, bits: u64, checksum: u32, stored: Stored) -> PackedEntry {
         let Stored { encoding, place, bytes, object } = stored;
-        assert!(place <= PLACE_UNKNOWN, "place {place} is in no segment");
+        assert!(place <= PLACE_UNKNOWN, "place {place} is in no region");
         assert!(bytes <= BYTES_MAX, "{bytes} bytes are more than a block");
         assert!(object < 1 << OBJECT_BITS, "object {object} has more than {OBJECT_BITS} bits");
         assert_eq!(object == 0, matches!(encoding, Encoding::Zero | Encoding::Lost), "{encoding:?} with object {object}");
@@ -173,12 +173,12 @@ impl PackedEntry {
         self.bits &= !DIRTY;
     }
 
-    /// Whether the log says that the block is dirty, so that its base must be there after a crash.
+    /// Whether the store says that the block is dirty, so that its base must be there after a crash.
     pub(super) fn needs_base(&self) -> bool {
         self.bits & (DIRTY | HOLDS) != 0
     }
 
-    /// Whether it needs its base only for what the log says.
+    /// Whether it needs its base only for what the store says.
     pub(super) fn holds(&self) -> bool {
         self.bits & HOLDS != 0
     }
@@ -192,7 +192,7 @@ impl PackedEntry {
     }
 
     pub(super) fn set_place(&mut self, place: u32) {
-        assert!(place <= PLACE_UNKNOWN, "place {place} is in no segment");
+        assert!(place <= PLACE_UNKNOWN, "place {place} is in no region");
         self.extent = self.extent & !PLACE_UNKNOWN | place;
     }
 
@@ -209,14 +209,14 @@ impl PackedEntry {
     }
 }
 
-/// The entries of one segment.
+/// The entries of one region.
 #[derive(Clone, Default)]
 struct Entries {
     /// In the order of the records: all of them, or only what is alive and some that died since.
     held: Vec<PackedEntry>,
-    /// In the latter case, which record of the segment each is.
+    /// In the latter case, which record of the region each is.
     ordinals: Vec<u16>,
-    /// Records of the segment, with what is dead.
+    /// Records of the region, with what is dead.
     records: u32,
     /// Dead ones in `held`.
     dead: u32,
@@ -224,8 +224,8 @@ struct Entries {
     sealed: bool,
 }
 
-/// A sealed segment with so many entries or more drops its dead ones when they are half of it. Where blocks are written over and over, as small
-/// differences, most of a segment is dead long before it is taken back.
+/// A sealed region with so many entries or more drops its dead ones when they are half of it. Where blocks are written over and over, as small
+/// differences, most of a region is dead long before it is taken back.
 const THINNED_FROM: usize = 16;
 
 impl Entries {
@@ -258,65 +258,65 @@ impl Entries {
     }
 }
 
-/// The entries of all segments, each segment's in the order of its records.
+/// The entries of all regions, each region's in the order of its records.
 pub(super) struct PackedEntries {
     ordinal_bits: u32,
-    segments: Vec<Entries>,
-    /// Of all segments: a large index has too many to add them up each time somebody asks.
+    regions: Vec<Entries>,
+    /// Of all regions: a large index has too many to add them up each time somebody asks.
     bytes: usize,
 }
 
 impl PackedEntries {
-    pub(super) fn new(segments: u32, ordinal_bits: u32) -> PackedEntries {
-        PackedEntries { ordinal_bits, segments: vec![Entries::default(); segments as usize], bytes: 0 }
+    pub(super) fn new(regions: u32, ordinal_bits: u32) -> PackedEntries {
+        PackedEntries { ordinal_bits, regions: vec![Entries::default(); regions as usize], bytes: 0 }
     }
 
-    /// Physical segment and ordinal of a slot, to be used as indices.
+    /// Region and ordinal of a slot, to be used as indices.
     #[inline]
     fn place_of(&self, slot: Slot) -> (usize, usize) {
-        let (physical, ordinal) = slot.packed_place(self.ordinal_bits);
-        (physical as usize, ordinal as usize)
+        let (at, ordinal) = slot.packed_place(self.ordinal_bits);
+        (at as usize, ordinal as usize)
     }
 
     /// What the slot holds; a slot that was never used holds nothing.
     #[inline]
     pub(super) fn at(&self, slot: Slot) -> &PackedEntry {
-        let (physical, ordinal) = self.place_of(slot);
-        let segment = &self.segments[physical];
-        segment.find(ordinal).map_or(&PackedEntry::DEAD, |at| &segment.held[at])
+        let (at, ordinal) = self.place_of(slot);
+        let region = &self.regions[at];
+        region.find(ordinal).map_or(&PackedEntry::DEAD, |at| &region.held[at])
     }
 
     /// The entry of a slot that holds something.
     #[inline]
     pub(super) fn at_mut(&mut self, slot: Slot) -> &mut PackedEntry {
-        let (physical, ordinal) = self.place_of(slot);
-        let segment = &mut self.segments[physical];
-        let at = segment.find(ordinal).expect("a slot that holds something");
-        &mut segment.held[at]
+        let (at, ordinal) = self.place_of(slot);
+        let region = &mut self.regions[at];
+        let at = region.find(ordinal).expect("a slot that holds something");
+        &mut region.held[at]
     }
 
-    /// Changes a segment in a way that may take memory or give it back.
+    /// Changes a region in a way that may take memory or give it back.
     #[inline]
-    fn change(&mut self, physical: usize, change: impl FnOnce(&mut Entries)) {
-        let segment = &mut self.segments[physical];
-        let before = segment.bytes();
-        change(segment);
-        self.bytes = self.bytes - before + segment.bytes();
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Entries)) {
+        let region = &mut self.regions[at];
+        let before = region.bytes();
+        change(region);
+        self.bytes = self.bytes - before + region.bytes();
     }
 
     /// The slot holds nothing any more.
     pub(super) fn end(&mut self, slot: Slot) {
         *self.at_mut(slot) = PackedEntry::DEAD;
-        let (physical, _) = self.place_of(slot);
-        self.change(physical, |segment| {
-            segment.dead += 1;
-            segment.thin();
+        let (at, _) = self.place_of(slot);
+        self.change(at, |region| {
+            region.dead += 1;
+            region.thin();
         });
     }
 
-    /// What a segment holds, dead entries among them. How much that is may become less when the segment is sealed or thinned out.
-    pub(super) fn held_in(&self, physical: u32) -> &[PackedEntry] {
-        &self.segments[physical as usize].held
+    /// What a region holds, dead entries among them. How much that is may become less when the region is sealed or thinned out.
+    pub(super) fn held_in(&self, at: u32) -> &[PackedEntry] {
+        &self.regions[at as usize].held
     }
 
     /// Sets the use of the block in the slot, if there is one.
@@ -327,96 +327,94 @@ impl PackedEntries {
         }
     }
 
-    /// Adds the next entry of its segment.
+    /// Adds the next entry of its region.
     pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
-        let (physical, ordinal) = self.place_of(slot);
-        self.change(physical, |segment| {
-            assert!(ordinal == segment.records as usize && !segment.sealed, "the next packed record of segment {physical}");
-            segment.held.push(entry);
-            segment.records += 1;
-            segment.dead += u32::from(entry == PackedEntry::DEAD);
+        let (at, ordinal) = self.place_of(slot);
+        self.change(at, |region| {
+            assert!(ordinal == region.records as usize && !region.sealed, "the next packed record of region {at}");
+            region.held.push(entry);
+            region.records += 1;
+            region.dead += u32::from(entry == PackedEntry::DEAD);
         });
     }
 
     /// Puts an entry where none is, in whatever order.
     pub(super) fn put(&mut self, slot: Slot, entry: PackedEntry) {
-        let (physical, ordinal) = self.place_of(slot);
-        self.change(physical, |segment| {
-            assert!(!segment.sealed, "segment {physical} gets no more records");
-            if segment.held.len() <= ordinal {
-                segment.dead += (ordinal + 1 - segment.held.len()) as u32;
-                segment.held.resize(ordinal + 1, PackedEntry::DEAD);
-                segment.records = ordinal as u32 + 1;
+        let (at, ordinal) = self.place_of(slot);
+        self.change(at, |region| {
+            assert!(!region.sealed, "region {at} gets no more records");
+            if region.held.len() <= ordinal {
+                region.dead += (ordinal + 1 - region.held.len()) as u32;
+                region.held.resize(ordinal + 1, PackedEntry::DEAD);
+                region.records = ordinal as u32 + 1;
             }
-            assert_eq!(segment.held[ordinal], PackedEntry::DEAD, "packed record {ordinal} of segment {physical} is there already");
-            segment.held[ordinal] = entry;
-            segment.dead -= 1;
+            assert_eq!(region.held[ordinal], PackedEntry::DEAD, "packed record {ordinal} of region {at} is there already");
+            region.held[ordinal] = entry;
+            region.dead -= 1;
         });
     }
 
-    pub(super) fn slot(&self, physical: u32, ordinal: u32) -> Slot {
-        Slot::packed(physical, ordinal, self.ordinal_bits)
+    pub(super) fn slot(&self, at: u32, ordinal: u32) -> Slot {
+        Slot::packed(at, ordinal, self.ordinal_bits)
     }
 
-    pub(super) fn segments(&self) -> u32 {
-        self.segments.len() as u32
+    pub(super) fn regions(&self) -> u32 {
+        self.regions.len() as u32
     }
 
-    /// Records of a physical segment, with what is dead.
-    pub(super) fn len(&self, physical: u32) -> u32 {
-        self.segments[physical as usize].records
+    /// Records of a region, with what is dead.
+    pub(super) fn len(&self, at: u32) -> u32 {
+        self.regions[at as usize].records
     }
 
-    pub(super) fn clear(&mut self, physical: u32) {
-        let segment = &self.segments[physical as usize];
-        let alive = segment.held.iter().position(|entry| *entry != PackedEntry::DEAD);
-        assert_eq!(alive, None, "a packed record of segment {physical} is alive");
-        self.change(physical as usize, |segment| *segment = Entries::default());
+    pub(super) fn clear(&mut self, at: u32) {
+        let region = &self.regions[at as usize];
+        let alive = region.held.iter().position(|entry| *entry != PackedEntry::DEAD);
+        assert_eq!(alive, None, "a packed record of region {at} is alive");
+        self.change(at as usize, |region| *region = Entries::default());
     }
 
-    /// The segment gets no more records.
-    pub(super) fn seal(&mut self, physical: u32) {
-        self.change(physical as usize, |segment| {
-            segment.sealed = true;
-            segment.thin();
-            segment.held.shrink_to_fit();
+    /// The region gets no more records.
+    pub(super) fn seal(&mut self, at: u32) {
+        self.change(at as usize, |region| {
+            region.sealed = true;
+            region.thin();
+            region.held.shrink_to_fit();
         });
     }
 
     /// What recovery found gets no more records.
     pub(super) fn seal_found(&mut self) {
-        for physical in 0..self.segments() {
-            if self.len(physical) > 0 {
-                self.seal(physical);
+        for at in 0..self.regions() {
+            if self.len(at) > 0 {
+                self.seal(at);
             }
         }
     }
 
     /// Counts what is kept beside the entries themselves; panics where it is wrong.
     pub(super) fn check(&self) {
-        assert_eq!(self.bytes, self.segments.iter().map(Entries::bytes).sum::<usize>(), "memory of the entries");
-        for (physical, segment) in self.segments.iter().enumerate() {
-            let dead = segment.held.iter().filter(|entry| **entry == PackedEntry::DEAD).count();
-            assert_eq!(dead, segment.dead as usize, "dead records of segment {physical}");
-            let whole = segment.ordinals.is_empty() && (segment.held.len() == segment.records as usize || segment.held.is_empty());
-            let thinned = segment.ordinals.len() == segment.held.len() && segment.ordinals.is_sorted_by(|a, b| a < b);
-            assert!(whole || thinned, "the records of segment {physical}");
-            assert!(
-                !segment.sealed || segment.held.len() < THINNED_FROM || dead * 2 < segment.held.len() || segment.records > 1 << u16::BITS
-            );
+        assert_eq!(self.bytes, self.regions.iter().map(Entries::bytes).sum::<usize>(), "memory of the entries");
+        for (at, region) in self.regions.iter().enumerate() {
+            let dead = region.held.iter().filter(|entry| **entry == PackedEntry::DEAD).count();
+            assert_eq!(dead, region.dead as usize, "dead records of region {at}");
+            let whole = region.ordinals.is_empty() && (region.held.len() == region.records as usize || region.held.is_empty());
+            let thinned = region.ordinals.len() == region.held.len() && region.ordinals.is_sorted_by(|a, b| a < b);
+            assert!(whole || thinned, "the records of region {at}");
+            assert!(!region.sealed || region.held.len() < THINNED_FROM || dead * 2 < region.held.len() || region.records > 1 << u16::BITS);
         }
     }
 
     /// All entries and their slots, some of the dead ones left out.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &PackedEntry)> {
         let bits = self.ordinal_bits;
-        self.segments.iter().zip(0..).flat_map(move |(segment, physical)| {
-            let ordinal = |at: usize| segment.ordinals.get(at).map_or(at as u32, |ordinal| u32::from(*ordinal));
-            segment.held.iter().enumerate().map(move |(at, entry)| (Slot::packed(physical, ordinal(at), bits), entry))
+        self.regions.iter().zip(0..).flat_map(move |(region, at)| {
+            let ordinal = |at: usize| region.ordinals.get(at).map_or(at as u32, |ordinal| u32::from(*ordinal));
+            region.held.iter().enumerate().map(move |(nth, entry)| (Slot::packed(at, ordinal(nth), bits), entry))
         })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes + self.segments.len() * size_of::<Entries>()
+        self.bytes + self.regions.len() * size_of::<Entries>()
     }
 }

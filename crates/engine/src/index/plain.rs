@@ -1,6 +1,6 @@
 //! What is known of a plain slot, in ten bytes.
 //!
-//! An empty slot is all zeroes, as memory comes from the system: slots of segments that hold packed records only are never touched, and cost
+//! An empty slot is all zeroes, as memory comes from the system: slots of regions that hold packed records only are never touched, and cost
 //! nothing but addresses.
 
 use super::SlotMeta;

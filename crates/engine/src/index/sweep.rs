@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::mutants;
 
 impl Index {
-    /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by segment.
+    /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by region.
     /// What is put into an earlier slot meanwhile is not met.
     pub fn next_slot(&self, position: u64) -> Option<(u64, Slot)> {
         let plain = u64::from(self.slots());
@@ -17,42 +17,42 @@ impl Index {
             return None;
         }
         let behind = position - plain;
-        let (mut physical, mut ordinal) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as u32);
-        while physical < self.segments() {
-            if ordinal < self.packed_len(physical) {
-                let position = plain + (u64::from(physical) << self.ordinal_bits) + u64::from(ordinal);
-                return Some((position, self.packed_slot(physical, ordinal)));
+        let (mut at, mut ordinal) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as u32);
+        while at < self.regions() {
+            if ordinal < self.packed_len(at) {
+                let position = plain + (u64::from(at) << self.ordinal_bits) + u64::from(ordinal);
+                return Some((position, self.packed_slot(at, ordinal)));
             }
-            (physical, ordinal) = (physical + 1, 0);
+            (at, ordinal) = (at + 1, 0);
         }
         None
     }
 
     /// Shows the blocks of at most `steps` entries to `each`, with whether they are dirty; gives where to go on, `None` at the end. Positions
     /// are not those of [`Index::next_slot`], and ascend up to [`Index::look_end`]. If nothing changes meanwhile each block is shown once; one
-    /// that moves, or in a segment that is given back memory, may be shown twice or not at all.
+    /// that moves, or in a region that is given back memory, may be shown twice or not at all.
     pub fn look(&self, mut position: u64, mut steps: u32, mut each: impl FnMut(Key, bool)) -> Option<u64> {
         let plain = u64::from(self.slots());
         while steps > 0 && position < plain {
-            let segment = position / u64::from(self.pages_per_segment);
-            let segment_end = ((segment + 1) * u64::from(self.pages_per_segment)).min(plain);
-            if !self.plain_used[segment as usize] {
-                (position, steps) = (segment_end, steps - 1);
+            let region = position / u64::from(self.pages_per_region);
+            let region_end = ((region + 1) * u64::from(self.pages_per_region)).min(plain);
+            if !self.plain_used[region as usize] {
+                (position, steps) = (region_end, steps - 1);
                 continue;
             }
-            let end = segment_end.min(position + u64::from(steps));
+            let end = region_end.min(position + u64::from(steps));
             for entry in &self.plain[position as usize..end as usize] {
                 if let Some(key) = entry.key() {
                     each(key, entry.meta().dirty);
                 }
             }
-            let left_out = u64::from(mutants::active(68) && end < segment_end);
+            let left_out = u64::from(mutants::active(68) && end < region_end);
             (position, steps) = (end + left_out, steps - (end - position) as u32);
         }
         while steps > 0 && position < self.look_end() {
             let behind = position - plain;
-            let (physical, from) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as usize);
-            let held = self.mixed.as_ref().map_or(&[][..], |mixed| mixed.packed.entries.held_in(physical));
+            let (at, from) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as usize);
+            let held = self.mixed.as_ref().map_or(&[][..], |mixed| mixed.packed.entries.held_in(at));
             let end = held.len().min(from + steps as usize);
             for entry in held.get(from..end).unwrap_or_default() {
                 if let Some(key) = entry.key() {
@@ -60,7 +60,7 @@ impl Index {
                 }
             }
             steps -= (end.saturating_sub(from) as u32).max(1);
-            let next = if end < held.len() { (physical, end) } else { (physical + 1, 0) };
+            let next = if end < held.len() { (at, end) } else { (at + 1, 0) };
             position = plain + (u64::from(next.0) << self.ordinal_bits) + next.1 as u64;
         }
         (position < self.look_end()).then_some(position)
@@ -68,7 +68,7 @@ impl Index {
 
     /// Where the positions of [`Index::look`] end.
     pub fn look_end(&self) -> u64 {
-        let packed = if self.is_wide() { u64::from(self.segments()) << self.ordinal_bits } else { 0 };
+        let packed = if self.is_wide() { u64::from(self.regions()) << self.ordinal_bits } else { 0 };
         u64::from(self.slots()) + packed
     }
 

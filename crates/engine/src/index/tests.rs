@@ -60,7 +60,7 @@ fn agrees_with_a_map_under_random_use() {
     }
 }
 
-/// As many slots as an index can have in whole segments of 2048 pages.
+/// As many slots as an index can have in whole regions of 2048 pages.
 const LARGEST: u32 = SLOTS_MAX / 2048 * 2048;
 
 #[test]
@@ -80,9 +80,9 @@ fn the_last_slots_of_the_largest_index_are_found() {
     let slots = (LARGEST - 5000..LARGEST).chain([0, 1, 1 << 24, (1 << 24) - 1]);
     slots.clone().for_each(|slot| assert_eq!(index.insert(key(slot), Slot(slot), meta(slot)), None));
     index.widen();
-    let packed = index.packed_slot(index.segments() - 1, index.packed_max() - 1);
-    assert_eq!(index.packed_place_of(packed), (index.segments() - 1, index.packed_max() - 1));
-    let first = index.packed_slot(index.segments() - 1, 0);
+    let packed = index.packed_slot(index.regions() - 1, index.packed_max() - 1);
+    assert_eq!(index.packed_place_of(packed), (index.regions() - 1, index.packed_max() - 1));
+    let first = index.packed_slot(index.regions() - 1, 0);
     let old = index.insert_packed(key(0), first, whole(false), stored(Encoding::Lz4, 5));
     assert_eq!((old, index.get(key(0)), index.object(5)), (Some(Slot(0)), Some(first), Some(first)));
     for slot in slots.filter(|slot| *slot != 0) {
@@ -94,21 +94,21 @@ fn the_last_slots_of_the_largest_index_are_found() {
 
 #[test]
 fn packed_blocks_take_what_they_should_at_every_fill() {
-    let (segments, pages) = (200, 512);
-    let mut index = Index::new(segments * pages, pages);
+    let (regions, pages) = (200, 512);
+    let mut index = Index::new(regions * pages, pages);
     index.widen();
     let plain =
         index.memory_bytes() - index.mixed.as_ref().map_or(0, |mixed| mixed.packed.memory_bytes() + mixed.keys.memory_bytes()) as u64;
-    assert_eq!(plain, u64::from(segments), "the narrow buckets are gone, and nothing plain was touched");
+    assert_eq!(plain, u64::from(regions), "the narrow buckets are gone, and nothing plain was touched");
     let mut blocks = 0;
-    for physical in 0..segments {
+    for at in 0..regions {
         for ordinal in 0..2 * pages {
             blocks += 1;
-            index.insert_packed(key(blocks), index.packed_slot(physical, ordinal), whole(false), stored(Encoding::Lz4, blocks));
+            index.insert_packed(key(blocks), index.packed_slot(at, ordinal), whole(false), stored(Encoding::Lz4, blocks));
         }
-        index.seal_segment(physical);
+        index.seal_region(at);
         let bytes = index.memory_bytes() - plain;
-        assert!(physical < 50 || bytes <= (24 + 6 + 8) * blocks, "{bytes} bytes for {blocks} blocks");
+        assert!(at < 50 || bytes <= (24 + 6 + 8) * blocks, "{bytes} bytes for {blocks} blocks");
     }
     index.check_invariants();
     assert_eq!(Census { stored_bytes: 0, ..index.census() }, Census { lz4: blocks, ..Census::default() });
@@ -117,24 +117,24 @@ fn packed_blocks_take_what_they_should_at_every_fill() {
 /// Small differences, written over and over: what is dead takes no memory for long, and who lives keeps its slot.
 #[test]
 fn what_is_written_over_leaves_no_entry_behind() {
-    let (segments, pages, blocks) = (40, 64, 100);
-    let mut index = Index::new(segments * pages, pages);
+    let (regions, pages, blocks) = (40, 64, 100);
+    let mut index = Index::new(regions * pages, pages);
     index.widen();
     let mut slots = alloc::vec![Slot(0); blocks as usize];
     let mut object = 0;
-    for physical in 0..segments {
+    for at in 0..regions {
         for ordinal in 0..8 * pages {
             object += 1;
-            let (block, slot) = (object % blocks, index.packed_slot(physical, ordinal));
+            let (block, slot) = (object % blocks, index.packed_slot(at, ordinal));
             // One block in ten is written once for all.
-            if block % 10 == 0 && physical > 0 {
+            if block % 10 == 0 && at > 0 {
                 index.push_dead(slot);
                 continue;
             }
             index.insert_packed(key(block), slot, whole(false), stored(Encoding::Lz4, object));
             slots[block as usize] = slot;
         }
-        index.seal_segment(physical);
+        index.seal_region(at);
         index.check_invariants();
     }
     for (block, slot) in (0..).zip(&slots) {
@@ -142,7 +142,7 @@ fn what_is_written_over_leaves_no_entry_behind() {
     }
     assert_eq!(index.packed_len(3), 8 * pages);
     let entries = index.mixed.as_ref().map_or(0, |mixed| mixed.packed.memory_bytes());
-    assert!(entries < 40_000, "{entries} bytes for 100 blocks, 20,480 records and 40 segments");
+    assert!(entries < 40_000, "{entries} bytes for 100 blocks, 20,480 records and 40 regions");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_overwritten_object_lives_as_long_as_others_rest_on_it() {
     index.insert_base(slot(&index, 3), 7, stored(Encoding::Raw, 5));
     assert_eq!((index.object(5), index.is_orphan(slot(&index, 0))), (Some(slot(&index, 3)), false));
     index.set_clean(slot(&index, 1));
-    assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 1 }, "until the log says that it came home");
+    assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 1 }, "until the store says that it came home");
     index.check_invariants();
     index.let_go_of_base(slot(&index, 1));
     assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 0 });
@@ -191,7 +191,7 @@ fn an_overwritten_object_lives_as_long_as_others_rest_on_it() {
     index.insert_base(slot(&index, 4), 7, stored(Encoding::Raw, 5));
     assert_eq!((index.object(5), index.packed_len(0)), (None, 5));
     index.check_invariants();
-    index.clear_segment(0);
+    index.clear_region(0);
     assert_eq!((index.packed_len(0), index.live_blocks()), (0, 1));
 }
 
@@ -244,8 +244,8 @@ fn a_block_does_not_become_an_orphan_by_moving() {
 
 #[test]
 #[should_panic(expected = "is alive")]
-fn a_segment_in_use_is_not_cleared() {
+fn a_region_in_use_is_not_cleared() {
     let mut index = Index::new(64, 16);
     index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Zero, 0));
-    index.clear_segment(0);
+    index.clear_region(0);
 }

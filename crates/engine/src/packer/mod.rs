@@ -11,9 +11,9 @@ pub use steps::{Step, StepState, VolumeSteps};
 
 use crate::index::{Encoding, Index};
 use crate::key::{Map, Set};
-use crate::log::Log;
 use crate::mutants;
 use crate::ram::Ram;
+use crate::store::{Layout, Store};
 use alloc::boxed::Box;
 use content::budget::Budget;
 use content::encode::{Bases, Encoder, Form, Previous, Steps};
@@ -131,10 +131,8 @@ pub struct AtHand<'a> {
     pub index: &'a Index,
     /// The RAM tier.
     pub ram: &'a Ram,
-    /// Groups in flight.
-    pub log: &'a Log,
-    /// Objects in older segments than this are about to go: nothing new may rest on them.
-    pub from_seq: u64,
+    /// What is in flight, and what is about to go: nothing new may rest on that.
+    pub store: &'a Layout,
 }
 
 impl AtHand<'_> {
@@ -144,7 +142,7 @@ impl AtHand<'_> {
             return Some(page);
         }
         let slot = self.index.object(object)?;
-        if let Some(page) = self.log.page_in_flight(slot) {
+        if let Some(page) = self.store.in_flight().page(slot) {
             return Some(page);
         }
         self.ram.get(self.index.key_of(slot)?).map(|block| &block.page)
@@ -176,8 +174,8 @@ impl Known<'_> {
     fn usable(&self, hint: u32) -> Option<u64> {
         let object = self.number(hint)?;
         let slot = self.at_hand.index.object(object)?;
-        let seq = self.at_hand.log.space().seq_at(self.at_hand.index.packed_place_of(slot).0);
-        let usable = seq >= self.at_hand.from_seq && self.at_hand.index.may_reference(object) && !self.condemned.contains(&object);
+        let usable =
+            self.at_hand.store.place(slot, None).stays && self.at_hand.index.may_reference(object) && !self.condemned.contains(&object);
         usable.then_some(object)
     }
 }
@@ -193,7 +191,7 @@ impl Bases for Known<'_> {
 }
 
 impl Packer {
-    /// A packer that stores blocks as they are, for a log in which the objects below `next_object` may be.
+    /// A packer that stores blocks as they are, for a store in which the objects below `next_object` may be.
     pub fn new(next_object: u64) -> Packer {
         Packer {
             options: ContentOptions::OFF,
@@ -324,7 +322,7 @@ impl Packer {
         let wanted = match self.options.level {
             Content::Auto => {
                 let wanted = self.volumes.entry(volume.0).or_default().wanted();
-                // Who waits for a write does not wait for zstd, but for one in so many that show what it would bring: the cleaner makes up for it.
+                // Who waits for a write does not wait for zstd, but for one in so many that show what it would bring: eviction makes up for it.
                 self.awaited_blocks += u32::from(kind == Kind::Awaited);
                 let dense = kind != Kind::Awaited || self.awaited_blocks.is_multiple_of(AWAITED_DENSE_ONE_IN);
                 Steps { zstd: wanted.zstd && dense, similar: wanted.similar && dense, ..wanted }

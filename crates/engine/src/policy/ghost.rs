@@ -31,7 +31,7 @@ pub struct Ghost {
 }
 
 impl Ghost {
-    /// A memory for a log of `ssd_blocks`: one byte per block, that is one entry for every second block. Its counts halve
+    /// A memory for an SSD of `ssd_blocks`: one byte per block, that is one entry for every second block. Its counts halve
     /// as fast as those of cached blocks fade in a cache of `capacity_blocks`: e-folding time times ln 2.
     pub fn new(ssd_blocks: u64, capacity_blocks: u64) -> Ghost {
         let buckets = (ssd_blocks / BUCKET_BYTES).max(BUCKETS_MIN);

@@ -32,7 +32,7 @@ impl Heat {
         self.0
     }
 
-    /// Used since it was admitted or last judged at the tail.
+    /// Used since it was admitted or last judged when its region is taken back.
     pub const fn is_used(self) -> bool {
         self.0 & USED != 0
     }
@@ -53,7 +53,7 @@ impl Heat {
         Heat(USED | if hot { HOT } else { 0 })
     }
 
-    /// A block that enters the log with this count.
+    /// A block that enters the store with this count.
     pub(crate) fn admitted(frequency: u8, chance: &mut Chance) -> Heat {
         Heat::unused(f32::from(frequency), chance)
     }

@@ -1,7 +1,7 @@
 //! What is worth keeping: admission to the SSD, eviction and reinsertion, and the order in which blocks leave RAM.
 //!
 //! RAM and SSD are one cache. Every block that arrives goes to RAM first. When RAM is full the policy names the block
-//! that leaves it and whether that block has earned a place in the log. When the log is full its oldest segment is taken
+//! that leaves it and whether that block has earned a place in the store. When the store is full its oldest region is taken
 //! back and the policy says of each live clean block whether it is appended again or forgotten. A [ghost](ghost) memory of
 //! fingerprints remembers what was forgotten, so that a return is recognised.
 //!
@@ -23,12 +23,12 @@
 //! 2. [`Policy::ram_insert`] gives a [`RamSlot`], to be stored beside the page. A slot stays valid until it is handed to
 //!    [`Policy::ram_remove`] or comes back in a [`RamVictim`]; slots are reused afterwards.
 //! 3. While RAM holds more blocks than it may: [`Policy::ram_evict`]. The victim's slot is gone. [`Verdict::Admit`]: append
-//!    it to the log (with `heat` in its index entry); [`Verdict::Forget`]: drop page and index entry;
+//!    it to the store (with `heat` in its index entry); [`Verdict::Forget`]: drop page and index entry;
 //!    [`Verdict::DropCopy`]: drop the page, the record on the SSD stays. A page that cannot be dropped now (I/O in flight
 //!    on it) may be given back with [`Policy::ram_return`].
-//! 4. When the tail segment is taken back: [`Policy::on_tail_block`] for each live *clean* record in it that has no newer
+//! 4. When the region that is taken back is taken back: [`Policy::on_evict`] for each live *clean* record in it that has no newer
 //!    version in RAM. Dirty records are not the policy's to judge: they go home or are appended again.
-//! 5. [`Policy::on_segment_opened`] whenever the log starts a new segment: the policy's only notion of time beside accesses.
+//! 5. [`Policy::on_region_begun`] whenever the store starts a new region: the policy's only notion of time beside accesses.
 //!
 //! A block that vanishes for other reasons (discard, detach, bypassing write, checksum error) is taken out by
 //! [`Policy::ram_remove`] if it is in RAM; a block on the SSD needs no call. In write-back mode a written block is in the
@@ -43,12 +43,12 @@
 //! how often a block was *fetched*: missed, or hit on the SSD ([`Heat`]). The count lives with the block, moves
 //! to the ghost when the block is forgotten, fades there with time, and comes back with the block.
 //!
-//! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten at the tail lately were on average: it must be
-//!   worth more than what it pushes out. As long as the log has room nothing is forgotten and everything enters; where
+//! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten when its region is taken back lately were on average: it must be
+//!   worth more than what it pushes out. As long as the store has room nothing is forgotten and everything enters; where
 //!   nothing on the SSD is ever used again, one fetch is never enough. A block the ghost still remembers is admitted too.
 //! * A block read from the SSD is copied into RAM while there is room, later one time in a few: so RAM fills with what is read most, also after
 //!   a restart that found everything on the SSD. Copies leave RAM before blocks that RAM alone holds, unless they are used far more.
-//! * A tail block used since it was last judged is appended again. Of the unused ones some are kept while most of what the tail
+//! * A judged block used since it was last judged is appended again. Of the unused ones some are kept while most of what the eviction
 //!   gives back is stale records, which cost nothing to let go.
 //!
 //! # Invariants
@@ -80,7 +80,7 @@ pub const SSD_BLOCK_MILLIBYTES_MAX: u64 = 1200;
 /// Most bytes the policy spends whatever the capacity.
 pub const FIXED_BYTES_MAX: u64 = 64 << 10;
 
-/// Pinned blocks are appended again while they fill less of the log than this, in thousandths: each admitted byte is then written
+/// Pinned blocks are appended again while they fill less of the store than this, in thousandths: each admitted byte is then written
 /// 1 / (1 - 0.6) times at most for their sake.
 pub const PINNED_MAX_PERMILLE: u64 = 600;
 
@@ -97,8 +97,8 @@ pub enum Place {
     Ssd {
         /// From its index entry.
         heat: Heat,
-        /// Segments opened since the segment of its record was opened: 0 for the open segment.
-        age_segments: u32,
+        /// Regions opened since the region of its record was opened: 0 for the open region.
+        age_regions: u32,
     },
     /// Not cached.
     Absent,
@@ -135,7 +135,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The same arrival for a page whose newest version is also in the log.
+    /// The same arrival for a page whose newest version is also in the store.
     pub const fn as_copy(self) -> Arrival {
         Arrival { copy: true, ..self }
     }
@@ -161,7 +161,7 @@ pub struct Advice {
 /// What becomes of a block that leaves RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It earned a place on the SSD: append it to the log with this heat.
+    /// It earned a place on the SSD: append it to the store with this heat.
     Admit(Heat),
     /// It did not: forget it. The ghost remembers.
     Forget,
@@ -178,10 +178,10 @@ pub struct RamVictim {
     pub verdict: Verdict,
 }
 
-/// What becomes of a live clean block of the tail segment.
+/// What becomes of a live clean block of the region that is taken back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TailVerdict {
-    /// Append it again at the head, with this heat.
+pub enum EvictVerdict {
+    /// Append it again, with this heat.
     Reinsert(Heat),
     /// Forget it.
     Forget,
@@ -198,7 +198,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy for a RAM tier of `ram_blocks` and a log of `ssd_blocks` payload blocks.
+    /// A policy for a RAM tier of `ram_blocks` and an SSD of `ssd_blocks` payload blocks.
     pub fn new(ram_blocks: u64, ssd_blocks: u64) -> Policy {
         Policy {
             ram: RamQueue::new(ram_blocks),
@@ -307,26 +307,26 @@ impl Policy {
         self.ram.insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false, own: false })
     }
 
-    /// A page in RAM that is being appended to the log, or was invalidated there: from now on its newest version is
+    /// A page in RAM that is being appended to the store, or was invalidated there: from now on its newest version is
     /// (`true`) or is not (`false`) on the SSD as well.
     pub fn ram_set_copy(&mut self, slot: RamSlot, copy: bool) {
         self.ram.set_copy(slot, copy);
     }
 
-    /// A live clean block of the tail segment: appended again, or forgotten?
-    pub fn on_tail_block(&mut self, key: u64, heat: Heat) -> TailVerdict {
+    /// A live clean block of the region that is taken back: appended again, or forgotten?
+    pub fn on_evict(&mut self, key: u64, heat: Heat) -> EvictVerdict {
         let faded = self.pace.faded(heat.frequency());
-        if self.pace.keeps_tail_block(heat.is_used()) {
+        if self.pace.keeps_judged(heat.is_used()) {
             self.pace.on_append();
-            return TailVerdict::Reinsert(Heat::unused(faded, &mut self.chance));
+            return EvictVerdict::Reinsert(Heat::unused(faded, &mut self.chance));
         }
         self.pace.on_forget(faded);
         self.ghost.remember(key, self.chance.round(faded));
-        TailVerdict::Forget
+        EvictVerdict::Forget
     }
 
-    /// A live clean block of the tail segment that is pinned is appended again; gives its heat.
-    pub fn on_tail_pinned(&mut self, heat: Heat) -> Heat {
+    /// A live clean block of the region that is taken back that is pinned is appended again; gives its heat.
+    pub fn on_evict_pinned(&mut self, heat: Heat) -> Heat {
         let faded = self.pace.faded(heat.frequency());
         self.pace.on_append();
         Heat::unused(faded, &mut self.chance)
@@ -338,9 +338,9 @@ impl Policy {
         self.ghost.take(key);
     }
 
-    /// The log opened a new segment.
-    pub fn on_segment_opened(&mut self) {
-        self.pace.on_segment_opened();
+    /// The store opened a new region.
+    pub fn on_region_begun(&mut self) {
+        self.pace.on_region_begun();
     }
 
     /// Blocks in RAM, as the policy counts them.

@@ -1,14 +1,14 @@
-//! The measures of the log's motion: what the tail forgets, how long a lap takes, how much of it is stale.
+//! The measures of the store's motion: what is forgotten, how long a lap takes, how much of it is stale.
 //!
-//! Smoothed over about ten segments, so that the policy follows a workload within a sixth of a lap of 64 segments.
+//! Smoothed over about ten regions, so that the policy follows a workload within a sixth of a lap of 64 regions.
 
-/// Weight of the newest segment in the means: ten segments.
-const SEGMENT_WEIGHT: f32 = 0.1;
+/// Weight of the newest region in the means: ten regions.
+const REGION_WEIGHT: f32 = 0.1;
 /// Least weight of one forgotten block in their mean count.
 const FORGOTTEN_WEIGHT_MIN: f32 = 1.0 / 4096.0;
 /// Largest weight of one forgotten block in their mean count.
 const FORGOTTEN_WEIGHT_MAX: f32 = 1.0 / 32.0;
-/// Forgotten blocks over which their mean count is taken, as a share of the log.
+/// Forgotten blocks over which their mean count is taken, as a share of the SSD.
 const FORGOTTEN_SHARE: f32 = 1.0 / 24.0;
 /// A count fades to nothing over this many accesses per block of capacity. On the recorded traces, in the model of the appending log, 20 closed
 /// 24 / 10 / -19 % of the gap from LRU to Belady at 1 / 10 / 30 % of the footprint, 40 closes 26 / 9 / -19 % with fewer SSD writes at 1 % (0.27 of
@@ -16,16 +16,16 @@ const FORGOTTEN_SHARE: f32 = 1.0 / 24.0;
 pub(crate) const FADE_LAPS: u64 = 40;
 /// A lap never fades a count below this part.
 const FADED_PART_MIN: f32 = 0.25;
-/// Segments in which nothing is forgotten lower the bar for admission by this factor each.
+/// Regions in which nothing is forgotten lower the bar for admission by this factor each.
 const BAR_EASING: f32 = 0.98;
-/// Weight of the newest segment in the mean use of tail blocks: 200 segments, some laps.
+/// Weight of the newest region in the mean use of judged blocks: 200 regions, some laps.
 const USE_WEIGHT: f32 = 0.005;
-/// Where a smaller part of the tail's blocks was used over some laps, the traffic has no re-use that one touch could foretell: nothing enters without
+/// Where a smaller part of judged blocks was used over some laps, the traffic has no re-use that one touch could foretell: nothing enters without
 /// proof. A scan or a stream of new blocks then stops writing to the SSD.
 const USED_PART_MIN: f32 = 0.02;
 /// The mean use to begin with, before anything is known.
 const USED_PART_INITIAL: f32 = 0.25;
-/// Part of each segment that must come free when the oldest is taken back. A compromise: in a prototype with an appending log 0.5 saved
+/// Part of each region that must come free when the oldest is taken back. A compromise: in a prototype with an appending log 0.5 saved
 /// fewer misses at 10 and 30 % of the footprint, and 0.2 (with more kept per stale record) saved more for 1.5 times the SSD writes.
 const FREED_PART_MIN: f32 = 0.3;
 
@@ -35,27 +35,27 @@ pub(crate) struct Pace {
     capacity_blocks: f32,
     ssd_blocks: f32,
     forgotten_weight: f32,
-    /// Mean count of the blocks forgotten at the tail lately: the bar for admission.
+    /// Mean count of the blocks forgotten when its region is taken back lately: the bar for admission.
     bar: f32,
-    /// Mean part of the tail's blocks that was used.
+    /// Mean part of judged blocks that was used.
     used_part: f32,
     /// Part of a count that is left after a lap.
     faded_part: f32,
-    /// Part of the unused tail blocks to keep.
+    /// Part of the unused judged blocks to keep.
     keep_unused: f32,
     /// Keeping accumulated from block to block; one is kept when it reaches 1.
     keep_credit: f32,
-    means: PerSegment,
-    current: PerSegment,
+    means: PerRegion,
+    current: PerRegion,
 }
 
-/// What happens while one segment is filled.
+/// What happens while one region is filled.
 #[derive(Clone, Copy, Debug, Default)]
-struct PerSegment {
+struct PerRegion {
     accesses: f32,
     appended: f32,
-    tail_used: f32,
-    tail_unused: f32,
+    judged_used: f32,
+    judged_unused: f32,
     forgotten: f32,
 }
 
@@ -71,8 +71,8 @@ impl Pace {
             faded_part: 1.0,
             keep_unused: 0.0,
             keep_credit: 0.0,
-            means: PerSegment::default(),
-            current: PerSegment::default(),
+            means: PerRegion::default(),
+            current: PerRegion::default(),
         }
     }
 
@@ -86,30 +86,30 @@ impl Pace {
         self.current.appended += 1.0;
     }
 
-    /// A tail block of this (faded) count is forgotten.
+    /// A judged block of this (faded) count is forgotten.
     pub(crate) fn on_forget(&mut self, frequency: f32) {
         self.current.forgotten += 1.0;
         self.bar += (frequency - self.bar) * self.forgotten_weight;
     }
 
-    /// Whether a block of this count is worth more than what the log forgets.
+    /// Whether a block of this count is worth more than what the store forgets.
     pub(crate) fn is_worth_admitting(&self, frequency: u8) -> bool {
         let bar = if self.used_part < USED_PART_MIN { self.bar.max(1.0) } else { self.bar };
         f32::from(frequency) > bar
     }
 
-    /// A count after a lap of the log.
+    /// A count after a lap of the store.
     pub(crate) fn faded(&self, frequency: u8) -> f32 {
         f32::from(frequency) * self.faded_part
     }
 
-    /// Whether a tail block stays: each used one does, and a part of the others.
-    pub(crate) fn keeps_tail_block(&mut self, used: bool) -> bool {
+    /// Whether a judged block stays: each used one does, and a part of the others.
+    pub(crate) fn keeps_judged(&mut self, used: bool) -> bool {
         if used {
-            self.current.tail_used += 1.0;
+            self.current.judged_used += 1.0;
             return true;
         }
-        self.current.tail_unused += 1.0;
+        self.current.judged_unused += 1.0;
         self.keep_credit += self.keep_unused;
         let keep = self.keep_credit >= 1.0;
         if keep {
@@ -118,48 +118,48 @@ impl Pace {
         keep
     }
 
-    pub(crate) fn on_segment_opened(&mut self) {
+    pub(crate) fn on_region_begun(&mut self) {
         let now = core::mem::take(&mut self.current);
         if now.forgotten == 0.0 {
             self.bar *= BAR_EASING;
         }
-        if now.tail_used + now.tail_unused == 0.0 {
+        if now.judged_used + now.judged_unused == 0.0 {
             // The first lap, or nothing to judge: says nothing of what goes stale.
             return;
         }
         if self.means.appended == 0.0 {
             self.means = now;
         }
-        self.used_part += (now.tail_used / (now.tail_used + now.tail_unused) - self.used_part) * USE_WEIGHT;
+        self.used_part += (now.judged_used / (now.judged_used + now.judged_unused) - self.used_part) * USE_WEIGHT;
         let means = &mut self.means;
         for (mean, value) in [
             (&mut means.accesses, now.accesses),
             (&mut means.appended, now.appended),
-            (&mut means.tail_used, now.tail_used),
-            (&mut means.tail_unused, now.tail_unused),
+            (&mut means.judged_used, now.judged_used),
+            (&mut means.judged_unused, now.judged_unused),
         ] {
-            *mean += (value - *mean) * SEGMENT_WEIGHT;
+            *mean += (value - *mean) * REGION_WEIGHT;
         }
         self.faded_part = self.part_left_after_a_lap();
         self.keep_unused = self.part_of_unused_to_keep();
     }
 
-    /// A lap lasts as long as it takes to append the whole log.
+    /// A lap lasts as long as it takes to append the whole store.
     fn part_left_after_a_lap(&self) -> f32 {
         let lap_accesses = self.means.accesses * self.ssd_blocks / self.means.appended.max(1.0);
         (1.0 - lap_accesses / (FADE_LAPS as f32 * self.capacity_blocks)).max(FADED_PART_MIN)
     }
 
-    /// What was appended a lap ago and is not judged at the tail went stale. Let go of as many unused blocks less as went stale, but see that
+    /// What was appended a lap ago and is not judged when its region is taken back went stale. Let go of as many unused blocks less as went stale, but see that
     /// [`FREED_PART_MIN`] of what was appended comes free.
     fn part_of_unused_to_keep(&self) -> f32 {
-        let PerSegment { appended, tail_used, tail_unused, .. } = self.means;
-        let stale = (appended - tail_used - tail_unused).max(0.0);
-        if tail_unused < 1.0 || tail_used + tail_unused < 1.0 {
+        let PerRegion { appended, judged_used, judged_unused, .. } = self.means;
+        let stale = (appended - judged_used - judged_unused).max(0.0);
+        if judged_unused < 1.0 || judged_used + judged_unused < 1.0 {
             return 0.0;
         }
-        let spare = stale + tail_unused - appended * FREED_PART_MIN;
-        (stale.min(spare) / tail_unused).clamp(0.0, 1.0)
+        let spare = stale + judged_unused - appended * FREED_PART_MIN;
+        (stale.min(spare) / judged_unused).clamp(0.0, 1.0)
     }
 }
 
@@ -167,11 +167,11 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn segment(pace: &mut Pace, appended: u32, unused: u32) -> u32 {
+    fn region(pace: &mut Pace, appended: u32, unused: u32) -> u32 {
         (0..appended).for_each(|_| pace.on_append());
-        let kept = (0..unused).filter(|_| pace.keeps_tail_block(false)).count() as u32;
+        let kept = (0..unused).filter(|_| pace.keeps_judged(false)).count() as u32;
         (kept..unused).for_each(|_| pace.on_forget(2.0));
-        pace.on_segment_opened();
+        pace.on_region_begun();
         kept
     }
 
@@ -180,12 +180,12 @@ mod tests {
         let mut pace = Pace::new(100, 1000);
         assert!(pace.is_worth_admitting(1));
         (0..50).for_each(|_| {
-            segment(&mut pace, 20, 20);
+            region(&mut pace, 20, 20);
         });
         assert!(!pace.is_worth_admitting(1));
         assert!(pace.is_worth_admitting(3));
         (0..200).for_each(|_| {
-            segment(&mut pace, 20, 0);
+            region(&mut pace, 20, 0);
         });
         assert!(pace.is_worth_admitting(1));
     }
@@ -193,19 +193,19 @@ mod tests {
     #[test]
     fn unused_blocks_are_kept_only_where_stale_ones_leave() {
         let mut pace = Pace::new(100, 1000);
-        let kept: u32 = (0..100).map(|_| segment(&mut pace, 20, 20)).sum();
+        let kept: u32 = (0..100).map(|_| region(&mut pace, 20, 20)).sum();
         assert_eq!(kept, 0);
-        let kept: u32 = (0..100).map(|_| segment(&mut pace, 20, 4)).sum();
-        assert!(kept > 300, "{kept} of 400 kept though most of the tail is stale");
+        let kept: u32 = (0..100).map(|_| region(&mut pace, 20, 4)).sum();
+        assert!(kept > 300, "{kept} of 400 kept though most of the region is stale");
     }
 
     #[test]
     fn where_nothing_is_ever_used_nothing_enters_on_one_touch() {
         let mut pace = Pace::new(100, 1000);
         let lap = |pace: &mut Pace| {
-            pace.keeps_tail_block(false);
+            pace.keeps_judged(false);
             pace.on_forget(0.9);
-            pace.on_segment_opened();
+            pace.on_region_begun();
         };
         (0..100).for_each(|_| lap(&mut pace));
         assert!(pace.is_worth_admitting(1), "what is forgotten has faded below 1");
@@ -217,6 +217,6 @@ mod tests {
     #[test]
     fn used_blocks_are_always_kept() {
         let mut pace = Pace::new(100, 1000);
-        assert!((0..1000).all(|_| pace.keeps_tail_block(true)));
+        assert!((0..1000).all(|_| pace.keeps_judged(true)));
     }
 }

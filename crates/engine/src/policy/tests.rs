@@ -11,18 +11,18 @@ fn read_in(policy: &mut Policy, key: u64, access: Access) -> RamSlot {
     policy.ram_insert(key, arrival)
 }
 
-/// A policy whose log forgets blocks that were fetched twice: the bar for admission is at 2.
+/// A policy whose store forgets blocks that were fetched twice: the bar for admission is at 2.
 fn full(ram_blocks: u64, ssd_blocks: u64) -> Policy {
     let mut policy = Policy::new(ram_blocks, ssd_blocks);
     for key in 0..ssd_blocks {
-        policy.on_tail_block(1 << 40 | key, Heat::unused(2.0, &mut Chance::default()));
-        policy.on_tail_block(1 << 41 | key, Heat::from_bits(0));
+        policy.on_evict(1 << 40 | key, Heat::unused(2.0, &mut Chance::default()));
+        policy.on_evict(1 << 41 | key, Heat::from_bits(0));
     }
     policy
 }
 
 #[test]
-fn while_the_log_has_room_everything_is_admitted() {
+fn while_the_store_has_room_everything_is_admitted() {
     let mut policy = Policy::new(8, 1024);
     read_in(&mut policy, 5, READ);
     assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
@@ -107,13 +107,13 @@ fn a_returned_victim_keeps_its_verdict() {
 #[test]
 fn an_overwrite_of_a_block_on_the_ssd_always_enters_ram() {
     let mut policy = Policy::new(8, 1024);
-    let advice = policy.on_access(9, Place::Ssd { heat: Heat::default(), age_segments: 3 }, WRITE);
+    let advice = policy.on_access(9, Place::Ssd { heat: Heat::default(), age_regions: 3 }, WRITE);
     assert!(advice.enter.is_some());
 }
 
 #[test]
 fn what_is_read_from_the_ssd_is_copied_while_ram_has_room_and_later_one_time_in_a_few() {
-    let on_ssd = Place::Ssd { heat: Heat::default(), age_segments: 3 };
+    let on_ssd = Place::Ssd { heat: Heat::default(), age_regions: 3 };
     let mut policy = Policy::new(8, 1024);
     for key in 0..8 {
         let arrival = policy.on_access(key, on_ssd, READ).enter.expect("RAM has room");
@@ -126,12 +126,12 @@ fn what_is_read_from_the_ssd_is_copied_while_ram_has_room_and_later_one_time_in_
 #[test]
 fn an_unused_block_is_forgotten_at_the_tail_and_a_used_one_is_not_kept_for_ever() {
     let mut policy = Policy::new(8, 1024);
-    assert_eq!(policy.on_tail_block(1, Heat::default()), TailVerdict::Forget);
+    assert_eq!(policy.on_evict(1, Heat::default()), EvictVerdict::Forget);
     let mut heat = Heat::from_bits(HEAT_MAX);
     for _ in 0..=HEAT_MAX {
-        match policy.on_tail_block(1, heat) {
-            TailVerdict::Reinsert(left) => heat = left,
-            TailVerdict::Forget => return,
+        match policy.on_evict(1, heat) {
+            EvictVerdict::Reinsert(left) => heat = left,
+            EvictVerdict::Forget => return,
         }
     }
     panic!("still reinserted after {HEAT_MAX} laps without a use");

@@ -10,6 +10,7 @@ use crate::key::{Key, Map};
 use crate::locks::OpId;
 use crate::packer::AtHand;
 use crate::policy::Heat;
+use crate::store::{Purpose, Store};
 use alloc::collections::VecDeque;
 use page::Page;
 use smallvec::{SmallVec, smallvec};
@@ -23,7 +24,7 @@ const ASKED_MAX: usize = 64;
 /// Who waits for a base.
 #[derive(Clone, Copy)]
 enum Waiter {
-    /// A log write.
+    /// A write into the store.
     Write(OpId),
     /// A block that stays in RAM meanwhile, and is to be stored with this heat.
     Admission(Key, Heat),
@@ -39,7 +40,7 @@ pub struct BaseReads {
 }
 
 impl Shard {
-    /// Starts reading the bases that the whole blocks of a log write may rest on; it waits for them.
+    /// Starts reading the bases that the whole blocks of a write into the store may rest on; it waits for them.
     pub(super) fn gather_bases(&mut self, id: OpId) {
         if !self.packer.is_on() {
             return;
@@ -62,7 +63,7 @@ impl Shard {
     /// Whether a clean block about to leave RAM for the SSD had better stay until a base is there on which it may rest: it goes to the SSD then, and
     /// is a copy from there on.
     pub(super) fn awaits_base(&mut self, key: Key, heat: Heat) -> bool {
-        if !self.packer.is_on() || !self.has_room_for_clean() {
+        if !self.packer.is_on() || !self.store.has_room(Purpose::Clean) {
             return false;
         }
         let Some(page) = self.ram.get(key).map(|block| block.page.clone()) else { return false };
@@ -79,7 +80,7 @@ impl Shard {
 
     fn wanted_base(&mut self, key: Key, page: &Page) -> Option<u64> {
         let rests_on = self.rests_on(key);
-        let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: self.bases_from_seq() };
+        let at_hand = AtHand { index: &self.index, ram: &self.ram, store: &self.store };
         self.packer.wanted_base(self.now_ns, key.volume(), page, rests_on, &at_hand)
     }
 
@@ -90,7 +91,7 @@ impl Shard {
             return true;
         }
         let Some(slot) = self.index.object(object) else { return false };
-        if self.bases.under_way.len() >= READS_MAX.min(self.packer.options().base_pages / 2) || self.log.is_failed() {
+        if self.bases.under_way.len() >= READS_MAX.min(self.packer.options().base_pages / 2) || self.loss.is_ssd_failed() {
             return false;
         }
         let Some(mut buffers) = self.allocate(self.fetch_pages(slot)) else { return false };

@@ -7,7 +7,7 @@ use alloc::string::String;
 use core::fmt::Write;
 
 impl Shard {
-    /// Checks the invariants written at the head of this module and of the rooms it uses.
+    /// Checks the invariants written at the top of this module and of the rooms it uses.
     ///
     /// # Panics
     /// If one does not hold: our reasoning was wrong.
@@ -22,9 +22,8 @@ impl Shard {
             dirty += u64::from(meta.dirty);
             assert_eq!(meta.dirty, self.dirty.contains(key), "dirty set and index disagree about {key:?}");
             assert_eq!(meta.partial, self.partial.contains_key(&key), "masks and index disagree about {key:?}");
-            let seq = self.seq_of(slot);
-            let space = self.log.space();
-            assert!((space.tail_durable()..=space.head_seq()).contains(&seq), "{key:?} lies in dead segment {seq}");
+            let place = self.place_of(slot);
+            assert!(place.is_live, "{key:?} lies in dead region {:?}", place.region);
         }
         assert_eq!(dirty, self.dirty.blocks());
         self.check_candidates();
@@ -52,10 +51,10 @@ impl Shard {
         let key = Key::new(volume, block);
         let ram = if self.ram.get(key).is_some() { "in RAM" } else { "not in RAM" };
         let Some(slot) = self.index.get(key) else { return format!("{ram}, not on the SSD") };
-        let (meta, seq) = (self.index.meta(slot), self.seq_of(slot));
+        let (meta, place) = (self.index.meta(slot), self.place_of(slot));
         let state = if meta.dirty { "dirty" } else { "clean" };
-        let flight = if self.log.page_in_flight(slot).is_some() { ", still in flight" } else { "" };
-        format!("{ram}, {state} in segment {seq} slot {}, valid sectors {:08b}{flight}", slot.0, self.mask_of(key, slot))
+        let flight = if self.store.in_flight().page(slot).is_some() { ", still in flight" } else { "" };
+        format!("{ram}, {state} in region {} slot {}, valid sectors {:08b}{flight}", place.at, slot.0, self.mask_of(key, slot))
     }
 
     /// Whether a block, or sectors of it, can be served from RAM or the SSD. Changes nothing.
@@ -66,24 +65,11 @@ impl Shard {
 
     /// What is going on inside, in words for a person who wonders why something waits.
     pub fn describe(&self) -> String {
-        let space = self.log.space();
-        let mut text = format!(
-            "log: tail {} (durable {}), head {} page {}, {} of {} segments free, groups complete {} durable {} last {}{}\n",
-            space.tail_seq(),
-            space.tail_durable(),
-            space.head_seq(),
-            space.head_page(),
-            space.free_segments(),
-            space.segments(),
-            self.log.complete(),
-            self.log.durable(),
-            self.log.last_group(),
-            if self.log.is_failed() { ", FAILED" } else { "" },
-        );
-        let cleaner = if self.cleaner.is_idle() { "idle" } else { "at work" };
+        let mut text = format!("{}\n", self.store);
+        let eviction = if self.store.eviction().is_idle() { "idle" } else { "at work" };
         let _ = writeln!(
             text,
-            "blocks: {} cached, {} dirty in {} pages of at most {}, {} in RAM; cleaner {cleaner}; {} I/Os in flight, {} throttled, {} starved, {} quick reads",
+            "blocks: {} cached, {} dirty in {} pages of at most {}, {} in RAM; eviction {eviction}; {} I/Os in flight, {} throttled, {} starved, {} quick reads",
             self.index.live_blocks(),
             self.dirty.blocks(),
             self.dirty_pages(),
@@ -97,7 +83,7 @@ impl Shard {
         self.describe_destage(&mut text);
         self.describe_ranges(&mut text);
         self.describe_commands(&mut text);
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             let _ = writeln!(text, "SSD lost, recorded: {}; {} requests wait", self.loss.recorded, self.loss.waiting());
         }
         for op in self.ops.iter() {

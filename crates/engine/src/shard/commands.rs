@@ -4,8 +4,8 @@ use super::Shard;
 use super::volume::Volume;
 use crate::api::{Command, CommandFailure, Event, RequestError, VolumeOptions};
 use crate::key::Key;
-use crate::log::Urgency;
 use crate::mutants;
+use crate::store::{Purpose, Store, Urgency};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -75,8 +75,8 @@ impl Shard {
                 }
                 None => self.command_done(token, Err(CommandFailure::NoVolume)),
             },
-            Command::Check { token, segment } => {
-                if let Err(reason) = self.begin_scrub(token, segment) {
+            Command::Check { token, segment: at } => {
+                if let Err(reason) = self.begin_scrub(token, at) {
                     self.command_done(token, Err(reason));
                 }
             }
@@ -122,6 +122,7 @@ impl Shard {
             }
             Command::Quiesce { token } => {
                 self.quiescing = true;
+                self.store.common_mut().quiescing = true;
                 self.scrub.stop(CommandFailure::Stopped);
                 self.fail_throttled_of(None);
                 self.flush_everything();
@@ -151,7 +152,7 @@ impl Shard {
         self.loss.made_progress(self.now_ns);
     }
 
-    /// The volume ends later from now on. Nothing is cached behind its old end: its last block, if that was cut short, is in the log with the
+    /// The volume ends later from now on. Nothing is cached behind its old end: its last block, if that was cut short, is in the store with the
     /// sectors that it had, and never in RAM; what was being read of it remembers where it ended.
     fn grow(&mut self, index: VolumeIndex, size_bytes: u64) {
         assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
@@ -249,12 +250,12 @@ impl Shard {
             Job::VoidPast { token, volume, past, group } => self.check_void_past(token, volume, past, group),
             Job::Quiesce { token } => {
                 // What was appended since, such as notes of blocks that came home, goes out too.
-                let last = self.log.last_group();
-                self.log.want_durable(last);
+                let last = self.store.commits().last();
+                self.store.commits_mut().want_durable(last);
                 self.abandon_waiting_runs();
-                let durable = self.log.is_failed() || self.log.durable() == last;
-                let io_is_over = self.out.in_flight() == 0 && self.awaited.is_empty() && self.log.is_idle();
-                let still = io_is_over && self.requests() == 0 && self.cleaner.is_idle();
+                let durable = self.loss.is_ssd_failed() || self.store.commits().durable() == last;
+                let io_is_over = self.out.in_flight() == 0 && self.awaited.is_empty() && self.store.is_idle();
+                let still = io_is_over && self.requests() == 0 && self.store.eviction().is_idle();
                 if still && durable { Standing::Ended(Some(token), Ok(())) } else { Standing::Goes(Job::Quiesce { token }) }
             }
         }
@@ -268,8 +269,8 @@ impl Shard {
         if volume.backing.failed {
             return Standing::Ended(Some(token), Err(CommandFailure::BackingFailed));
         }
-        // Writes that took the way into the log before the change may still be appending.
-        let logging = self.ops.iter().any(|op| op.request.volume == index && op.blocks > 0 && op.is_log_write());
+        // Writes that took the way into the store before the change may still be appending.
+        let logging = self.ops.iter().any(|op| op.request.volume == index && op.blocks > 0 && op.is_store_write());
         let (dirty, busy) = (self.dirty.blocks_of(index), self.destage_is_busy(index));
         let unreadable = self.unreadable_blocks(index);
         if dirty == 0 && !busy && !logging {
@@ -326,7 +327,7 @@ impl Shard {
         if self.index.next_slot(cursor).is_some() {
             return Standing::Goes(Job::Detach { token, volume: index, cursor });
         }
-        // What the cleaner had to append again meanwhile may stand where the sweep had been.
+        // What eviction had to append again meanwhile may stand where the sweep had been.
         if self.volume(index).is_some_and(|volume| volume.cached_blocks > 0) {
             return Standing::Goes(Job::Detach { token, volume: index, cursor: 0 });
         }
@@ -353,9 +354,9 @@ impl Shard {
             return goes;
         }
         // The next life of the volume does not know on which groups its clients' flushes rest.
-        let group = volume.log_group.max(volume.note_group);
-        if group > self.log.durable() && !self.log.is_failed() {
-            self.log.want_durable(group);
+        let group = volume.stored_group.max(volume.note_group);
+        if group > self.store.commits().durable() && !self.loss.is_ssd_failed() {
+            self.store.commits_mut().want_durable(group);
             return goes;
         }
         assert!(volume.backing.client_in_flight == 0, "nothing of volume {} is under way", index.0);
@@ -373,7 +374,7 @@ impl Shard {
     }
 
     fn check_drop_clean(&mut self, token: Option<u64>, index: VolumeIndex, mut cursor: u64, mut group: u64) -> Standing {
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             return Standing::Ended(token, Err(CommandFailure::SsdFailed));
         }
         if self.volume(index).is_none() {
@@ -382,28 +383,28 @@ impl Shard {
         for _ in 0..SLOTS_A_TURN {
             let Some((at, slot)) = self.index.next_slot(cursor) else { break };
             if let Some(key) = self.index.key_of(slot).filter(|key| key.volume() == index && !self.dirty.contains(*key)) {
-                if !self.has_room_for_clean() {
+                if !self.store.has_room(Purpose::Clean) {
                     return Standing::Goes(Job::DropClean { token, volume: index, cursor, group });
                 }
-                group = self.log_invalidate(key, Urgency::By(self.now_ns));
+                group = self.store_void(key, Urgency::By(self.now_ns));
                 self.unsettled.insert(key, group);
             }
             cursor = at + 1;
         }
-        if self.index.next_slot(cursor).is_some() || group > self.log.durable() {
-            self.log.want_durable(group);
+        if self.index.next_slot(cursor).is_some() || group > self.store.commits().durable() {
+            self.store.commits_mut().want_durable(group);
             return Standing::Goes(Job::DropClean { token, volume: index, cursor, group });
         }
         Standing::Ended(token, Ok(()))
     }
 
     fn check_void_past(&mut self, token: u64, index: VolumeIndex, mut past: VecDeque<Range<u64>>, mut group: u64) -> Standing {
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             return Standing::Ended(Some(token), Err(CommandFailure::SsdFailed));
         }
         let done = self.volume(index).is_none() || self.void_past(index, &mut past, &mut group);
-        if !done || group > self.log.durable() {
-            self.log.want_durable(group);
+        if !done || group > self.store.commits().durable() {
+            self.store.commits_mut().want_durable(group);
             return Standing::Goes(Job::VoidPast { token, volume: index, past, group });
         }
         Standing::Ended(Some(token), Ok(()))
@@ -427,17 +428,17 @@ impl Shard {
         }
     }
 
-    /// Log writes that wait for room would wait for ever.
+    /// Writes into the store that wait for room would wait for ever.
     fn fail_throttled_of(&mut self, index: Option<VolumeIndex>) {
         for id in self.throttle.take(index) {
             self.fail(id, RequestError::Shutdown);
         }
     }
 
-    /// A clean stop leaves nothing volatile behind: the log's last group and every backing device are flushed.
+    /// A clean stop leaves nothing volatile behind: the store's last group and every backing device are flushed.
     fn flush_everything(&mut self) {
-        let last = self.log.last_group();
-        self.log.want_durable(last);
+        let last = self.store.commits().last();
+        self.store.commits_mut().want_durable(last);
         for at in 0..self.attached.len() {
             let index = self.attached[at];
             let volume = self.volume_of(Key::new(index, 0));

@@ -4,7 +4,7 @@
 //! old, because dirty data nears its limit, or because the backing device is idle and the host not busy. A sweep goes through the addresses and begins again at the
 //! start. It works in batches, each written, flushed, and followed by the clients' turn at the backing device ([`crate::destage::pace`]). Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
 //!
-//! A run is written when the records it carries are durable in the log, never before: the log must not fall behind the backing device.
+//! A run is written when the records it carries are durable in the store, never before: the store must not fall behind the backing device.
 //! A block stays dirty until (1) its run is written, (2) the backing device has flushed after that, and (3) its index entry is still the one
 //! that was read. An overwrite meanwhile fails (3), so the newer version stays dirty. A block is in at most one run, and never in one while
 //! a client's backing write covers it.
@@ -24,6 +24,7 @@ use crate::index::Slot;
 use crate::key::{ExtentKey, Key, Map, Set};
 use crate::locks::OpId;
 use crate::mutants;
+use crate::store::Place;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -47,7 +48,7 @@ const RETRY_AFTER_NS: u64 = 1_000_000_000;
 /// Blocks that are older than the write-cache depth by one in this many of it are overdue.
 const OVERDUE_ONE_IN: u64 = 2;
 
-/// In the place of a slot: the version that is going home has been overwritten. No log has this many pages.
+/// In the place of a slot: the version that is going home has been overwritten. No store has this many pages.
 const OVERTAKEN: Slot = Slot(u32::MAX);
 
 /// Neighbouring dirty blocks on their way home.
@@ -60,7 +61,7 @@ struct Run {
     proofs: Vec<Proof>,
     reading: u32,
     failed: bool,
-    /// The group that must be durable before the backing device is written: otherwise a power cut could leave there what the log has
+    /// The group that must be durable before the backing device is written: otherwise a power cut could leave there what the store has
     /// forgotten again, behind the back of an older clean record of the block.
     group: u64,
     /// When it was written, as the count of writes of its backing device; before: `None`.
@@ -181,7 +182,7 @@ impl Shard {
         self.destager.candidates.retain(|extent| extent.volume() != index);
     }
 
-    /// The volume's backing device was let go: nothing is on its way to it. What is dirty, and what the log is still to be told, stays.
+    /// The volume's backing device was let go: nothing is on its way to it. What is dirty, and what the store is still to be told, stays.
     pub(super) fn destage_rests(&mut self, index: VolumeIndex) {
         assert!(!self.destage_is_busy(index), "destage of volume {} is under way", index.0);
         self.destager.sweeps.remove(&index.0);
@@ -203,7 +204,7 @@ impl Shard {
         }
     }
 
-    /// A client has written the block anew, or writes over it at home: what is on its way home is no longer current, even if the ring brings
+    /// A client has written the block anew, or writes over it at home: what is on its way home is no longer current, even if the store brings
     /// the new version to the very slot number of the old one before the old one's flush is done.
     pub(super) fn destage_overtaken(&mut self, key: Key) {
         for places in [&mut self.destager.on_the_way, &mut self.destager.written] {
@@ -225,7 +226,7 @@ impl Shard {
         let unreadable = destager.unreadable.len();
         let _ = writeln!(
             text,
-            "destage: {} runs, {waiting} wait for the log, {written} blocks wait for a flush, {demanded} demanded, {unreadable} unreadable",
+            "destage: {} runs, {waiting} wait for the store, {written} blocks wait for a flush, {demanded} demanded, {unreadable} unreadable",
             destager.runs.len(),
         );
         for (volume, sweep) in &destager.sweeps {
@@ -319,14 +320,15 @@ impl Shard {
         let idle = !self.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
         let clients = backing.clients(options.latency_goal_ns);
         // What would be lost with the SSD goes home as fast as the device takes it.
-        let rate = options.destage_rate_bytes.filter(|_| !self.log.is_failed()).map(|rate_bytes| part_of_rate(rate_bytes, shards));
+        let rate = options.destage_rate_bytes.filter(|_| !self.loss.is_ssd_failed()).map(|rate_bytes| part_of_rate(rate_bytes, shards));
         let depth_ns = options.write_cache_depth_ns;
         let overdue_ns = depth_ns.saturating_add(depth_ns / OVERDUE_ONE_IN);
         let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
         let blocked = backing.failed || volume.held || volume.releasing;
-        // Who waits for room in the log waits for the cleaner, which gains some from every segment as long as dirty data keeps its limits.
+        // Who waits for room in the store waits for eviction, which gains some from every region as long as dirty data keeps its limits.
         let throttled = self.waits_for_destage(index);
-        let leaving_write_back = !mutants::active(26) && options.mode != types::Mode::WriteBack || self.log.is_failed() || volume.detaching;
+        let leaving_write_back =
+            !mutants::active(26) && options.mode != types::Mode::WriteBack || self.loss.is_ssd_failed() || volume.detaching;
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         sweep.nothing_until_ns = 0;
         if blocked || sweep.retry_at_ns > now_ns {
@@ -371,11 +373,11 @@ impl Shard {
         }
     }
 
-    /// Where a block of the dirty set lies: dirty set, index and log agree about it.
+    /// Where a block of the dirty set lies: dirty set, index and store agree about it.
     fn slot_of_dirty(&self, key: Key) -> Slot {
         let slot = self.index.get(key).expect("a dirty block is in the index");
         assert!(self.index.meta(slot).dirty, "{key:?} is in the dirty set and clean in the index");
-        assert!(self.log.space().is_live(self.seq_of(slot)), "{key:?} is dirty and in no live segment");
+        assert!(self.place_of(slot).is_live, "{key:?} is dirty and in no live region");
         slot
     }
 
@@ -391,8 +393,9 @@ impl Shard {
             .map(|(key, slot)| match self.ram.get(key) {
                 Some(block) => Some(block.page.clone()),
                 None => self
-                    .log
-                    .page_in_flight(*slot)
+                    .store
+                    .in_flight()
+                    .page(*slot)
                     .cloned()
                     .or_else(|| if self.is_page(*slot) { None } else { self.packed_in_memory(*slot) }),
             })
@@ -434,24 +437,24 @@ impl Shard {
                 at + ahead < count && pages[at + ahead].is_none() && self.lies_ahead(slots[at + ahead], slots[at], *ahead as u32)
             };
             let length = (1..).find(|ahead| !follows(ahead)).expect("a run ends");
-            let seq = self.seq_of(slots[at]);
-            self.log.space_mut().pin(seq);
+            let Place { region, offset_bytes, .. } = self.place_of(slots[at]);
+            self.store.readers().begin(region);
             let into: PageMutVec = buffers.drain(buffers.len() - length..).collect();
             let span = crate::outbox::Span {
                 target: crate::api::Target::Ssd,
-                offset_bytes: self.offset_bytes(slots[at]),
+                offset_bytes,
                 length_bytes: length as u64 * BLOCK_BYTES,
                 background: true,
             };
-            let part = DestagePart { run: id, seq, first: at, offset_bytes: span.offset_bytes };
+            let part = DestagePart { run: id, region, first: at, offset_bytes };
             self.out.io(span, IoKind::Read(into), Context::DestageRead(part));
             reading += 1;
             at += length;
         }
         pages.truncate(count);
-        let group = if slots.iter().all(|slot| self.is_durable(*slot)) { 0 } else { self.log.last_group() };
-        assert!(group <= self.log.last_group(), "it waits for a group that there is");
-        self.log.want_durable(group);
+        let group = if slots.iter().all(|slot| self.is_durable(*slot)) { 0 } else { self.store.commits().last() };
+        assert!(group <= self.store.commits().last(), "it waits for a group that there is");
+        self.store.commits_mut().want_durable(group);
         self.destager.runs.insert(id, Run { first, slots, mask, pages, proofs, reading, failed: false, group, written: None });
         if reading == 0 {
             self.write_run(id);
@@ -459,17 +462,17 @@ impl Shard {
         true
     }
 
-    /// The log has become durable further, or failed: runs that waited may be written.
-    pub(super) fn destage_log_moved(&mut self) {
+    /// The store has become durable further, or failed: runs that waited may be written.
+    pub(super) fn destage_store_moved(&mut self) {
         for id in core::mem::take(&mut self.destager.waiting_durable) {
             self.write_run(id);
         }
     }
 
-    /// The pool is being stopped, and the log that these runs wait for has failed: they are left to the next start, since whatever comes
+    /// The pool is being stopped, and the store that these runs wait for has failed: they are left to the next start, since whatever comes
     /// after the stop is done must not begin I/O.
     pub(super) fn abandon_waiting_runs(&mut self) {
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             for id in core::mem::take(&mut self.destager.waiting_durable) {
                 self.end_failed_run(id);
             }
@@ -485,9 +488,9 @@ impl Shard {
             return;
         }
         let run = &self.destager.runs[&id];
-        if run.group > self.log.durable() && !mutants::active(42) {
-            if self.log.is_failed() && (self.loss.recorded || mutants::active(43)) {
-                // It never will be durable, and after a restart nobody will believe the log, so nothing can fall behind it.
+        if run.group > self.store.commits().durable() && !mutants::active(42) {
+            if self.loss.is_ssd_failed() && (self.loss.recorded || mutants::active(43)) {
+                // It never will be durable, and after a restart nobody will believe the store, so nothing can fall behind it.
                 self.destager.waiting_durable.retain(|other| *other != id);
             } else {
                 self.destager.waiting_durable.push(id);

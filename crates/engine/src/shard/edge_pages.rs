@@ -38,7 +38,7 @@ impl Shard {
     /// The content of a block in this slot, if it is one of the latest.
     pub(super) fn edge_page(&self, key: Key, slot: Slot) -> Option<Page> {
         let (_, _, page) = self.edge_pages.0.iter().find(|(of, at, _)| (*of, *at) == (key, slot))?;
-        // The ring may have brought another version of the block to the very slot.
+        // The store may have brought another version of the block to the very slot.
         let volume = self.volume(key.volume())?.id;
         self.proof_of(slot).holds(volume, key.block(), page).then(|| page.clone())
     }

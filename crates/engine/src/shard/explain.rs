@@ -18,7 +18,7 @@ pub const EXPLAIN_BLOCKS_MAX: u64 = 4096;
 /// How a block is stored on the SSD.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Form {
-    /// A page of the log.
+    /// A page of the store.
     Plain,
     /// Packed, as it is.
     Raw,
@@ -69,7 +69,7 @@ impl From<Encoding> for Form {
     }
 }
 
-/// How often a block on the SSD was hit since it came there or was last judged at the log's tail.
+/// How often a block on the SSD was hit since it came there or was last judged by eviction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hits {
     /// Never.

@@ -22,8 +22,8 @@ impl Shard {
         for key in keys {
             self.drop_from_ram(key);
         }
-        // ... and in the log by records. A log at rest for a stop gets none any more, and what it holds may stay: clean data enters the log only after
-        // a flush of its device. Forgotten in memory alone, it would be missing in the checkpoint and come back with the log.
+        // ... and in the store by records. A store at rest for a stop gets none any more, and what it holds may stay: clean data enters the store only after
+        // a flush of its device. Forgotten in memory alone, it would be missing in the checkpoint and come back with the store.
         if !self.is_quiesced() {
             self.drop_clean_of(index);
         }

@@ -9,6 +9,7 @@ use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::packer::AtHand;
+use crate::store::{Place, Store};
 use alloc::vec::Vec;
 use format::packed::PLACE_UNIT_BYTES;
 use format::{PayloadOwner, object_checksum, open_packed, payload_checksum};
@@ -20,7 +21,7 @@ use types::BLOCK_BYTES;
 pub enum Wanted {
     /// A read, as its block of this index.
     Read { op: OpId, index: usize },
-    /// A log write, to complete this edge.
+    /// A write into the store, to complete this edge.
     Edge { op: OpId, edge: usize },
     /// Destage, as this block of a run.
     Destage { run: u32, at: usize },
@@ -83,7 +84,7 @@ pub struct Fetch {
     unreadable: bool,
 }
 
-/// First page in its segment and count of pages that stored bytes touch.
+/// First page in its region and count of pages that stored bytes touch.
 pub(super) fn pages_of(stored: &Stored) -> (u32, u32) {
     let first_byte = stored.place * PLACE_UNIT_BYTES;
     let page_bytes = BLOCK_BYTES as u32;
@@ -99,7 +100,7 @@ pub(super) fn skip_of(stored: &Stored) -> usize {
 impl Shard {
     /// The content of an object that is in memory.
     pub(super) fn object_in_memory(&self, object: u64) -> Option<Page> {
-        let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: 0 };
+        let at_hand = AtHand { index: &self.index, ram: &self.ram, store: &self.store };
         at_hand.content(self.packer.contents(), object).cloned()
     }
 
@@ -127,7 +128,7 @@ impl Shard {
 
     fn pages_to_fetch(&self, slot: Slot, memory: bool) -> usize {
         let stored = self.index.stored(slot);
-        let pages_for = |slot: Slot, stored: &Stored| match self.log.bytes_in_flight(slot) {
+        let pages_for = |slot: Slot, stored: &Stored| match self.store.in_flight().bytes(slot) {
             None if stored.bytes > 0 => pages_of(stored).1 as usize,
             _ => 0,
         };
@@ -144,7 +145,7 @@ impl Shard {
 
     /// The content of the block's base, if it is to be taken from memory: as any that is there, or as one that the SSD does not have yet.
     fn base_in_memory(&self, stored: &Stored, memory: bool) -> Option<Page> {
-        let is_on_ssd = |base| self.index.stored(base).place != PLACE_UNKNOWN && self.log.page_in_flight(base).is_none();
+        let is_on_ssd = |base| self.index.stored(base).place != PLACE_UNKNOWN && self.store.in_flight().page(base).is_none();
         if !memory && self.base_slot(stored).is_some_and(is_on_ssd) { None } else { self.object_in_memory(self.base_of(stored)) }
     }
 
@@ -189,15 +190,16 @@ impl Shard {
 
     /// The bytes stored in a slot, if they are in memory; else they are asked for.
     fn bytes(&mut self, id: u32, part: FetchPart, slot: Slot, stored: &Stored, background: bool, buffers: &mut Vec<PageMut>) -> Bytes {
-        let here = self.log.bytes_in_flight(slot).map(<[u8]>::to_vec);
+        let here = self.store.in_flight().bytes(slot).map(<[u8]>::to_vec);
         if here.is_none() {
             assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
             let (first_page, pages) = pages_of(stored);
-            let seq = self.seq_of(slot);
-            self.log.space_mut().pin(seq);
+            let place = self.store.place(slot, Some(stored.place));
+            self.store.readers().begin(place.region);
             self.fetches.get_mut(id).pending += 1;
             let into = buffers.drain(buffers.len() - pages as usize..);
-            self.awaited.ask(Part { fetch: id, part, background, seq, first_page, pages }, into);
+            let Place { region, offset_bytes, .. } = place;
+            self.awaited.ask(Part { fetch: id, part, background, region, first_page, offset_bytes, pages }, into);
         }
         Bytes { skip: skip_of(stored), count: usize::from(stored.bytes), here }
     }

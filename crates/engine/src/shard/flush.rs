@@ -1,7 +1,7 @@
 //! Flush: what was acknowledged before becomes durable, on the SSD and on the backing device.
 //!
-//! A client's flush makes the log durable. It waits for the backing device only for what clients wrote there past the log since its last flush
-//! ([`super::volume::Backing::owed`]). What destage has written and not flushed is still dirty: its records are durable in the log, a start would
+//! A client's flush makes the store durable. It waits for the backing device only for what clients wrote there past the store since its last flush
+//! ([`super::volume::Backing::owed`]). What destage has written and not flushed is still dirty: its records are durable in the store, a start would
 //! believe them, and they become clean only by destage's own flush. So a commit costs what the SSD costs, also where the disk's write cache is on
 //! and full of what destage brought home.
 
@@ -23,7 +23,7 @@ impl Shard {
         let now_ns = self.now_ns;
         let volume = self.volume_of(Key::new(request.volume, 0));
         volume.awaited.flushed(now_ns);
-        let (index, mut group, written) = (request.volume, volume.log_group, volume.backing.owed);
+        let (index, mut group, written) = (request.volume, volume.stored_group, volume.backing.owed);
         if mutants::active(10) {
             group = group.saturating_sub(1);
         }
@@ -33,10 +33,10 @@ impl Shard {
         op.blocks = 0;
         op.group = group;
         let id = self.ops.add(op);
-        let log = self.log.wait_durable(group, id);
+        let stored = self.store.commits_mut().wait_durable(group, id);
         let backing = self.wait_backing_flushed(index, written, id);
         let op = self.ops.get_mut(id);
-        op.pending = u32::from(log) + u32::from(backing);
+        op.pending = u32::from(stored) + u32::from(backing);
         op.missed = backing;
         if op.pending == 0 {
             op.pending = 1;
@@ -54,16 +54,16 @@ impl Shard {
         let (group, index) = (op.group, op.request.volume);
         // A failure after the fact does not undo durability, but a device whose flush failed is not believed about anything.
         let backing_failed = self.volume(index).is_none_or(|volume| volume.backing.failed);
-        let logged = self.log.durable() >= group;
+        let stored = self.store.commits().durable() >= group;
         let is_past = self.volume(index).is_some_and(|volume| volume.past_ssd);
         if backing_failed {
             self.fail(id, crate::api::RequestError::Io);
-        } else if logged || is_past {
-            // With the log lost and nothing dirty, all that was acknowledged is on the backing device, which has flushed.
+        } else if stored || is_past {
+            // With the store lost and nothing dirty, all that was acknowledged is on the backing device, which has flushed.
             let outcome = if self.ops.get(id).missed { Outcome::BackingFlush } else { Outcome::Other };
             self.finish(id, Ok(()), PageVec::new(), outcome);
         } else if self.continues_past_ssd(index) {
-            match self.record_unlogged(id, index) {
+            match self.record_unstored(id, index) {
                 None => self.finish(id, Ok(()), PageVec::new(), Outcome::Other),
                 Some(0) => {
                     self.ops.get_mut(id).pending = 1;
@@ -72,7 +72,7 @@ impl Shard {
                 Some(answers) => self.ops.get_mut(id).pending = answers,
             }
         } else {
-            // Before that is recorded, a restart would still believe the log, whose records may be older than the backing device.
+            // Before that is recorded, a restart would still believe the store, whose records may be older than the backing device.
             self.ops.get_mut(id).pending = 1;
             self.wait_for_loss(id);
         }

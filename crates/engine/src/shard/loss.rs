@@ -1,8 +1,8 @@
 //! The SSD cannot be written any more: what goes on, and what waits.
 //!
-//! 1. A write or flush of the log fails in one shard ([`Event::SsdFailed`]); the host tells all others ([`Shard::ssd_is_lost`]).
+//! 1. A write or flush of the store fails in one shard ([`Event::SsdFailed`]); the host tells all others ([`Shard::ssd_is_lost`]).
 //!    From then on clean blocks on the SSD count as absent. Dirty ones are read, and checked, as long as that works, and go home.
-//! 2. The host records that clean blocks on the SSD are void. Then what the log has not made durable may go home too: an older
+//! 2. The host records that clean blocks on the SSD are void. Then what the store has not made durable may go home too: an older
 //!    clean record below it is not believed by a later start.
 //! 3. When no shard has dirty blocks of a volume any more ([`Event::NothingDirty`]), the host records that the SSD holds nothing of
 //!    the volume, and the volume goes on past the SSD ([`Shard::ssd_is_forgotten`]).
@@ -30,9 +30,11 @@ pub const TELL_NS: u64 = 5_000_000_000;
 /// See the module.
 #[derive(Default)]
 pub struct Loss {
+    /// A write or flush of the SSD failed, under this shard or another: it is final.
+    ssd_failed: bool,
     /// The host has recorded that clean blocks on the SSD are void.
     pub recorded: bool,
-    /// When the log failed, or a dirty block last went home since, in any shard as far as the host has said.
+    /// When the store failed, or a dirty block last went home since, in any shard as far as the host has said.
     progress_ns: u64,
     /// When this shard last said that its own go home.
     told_ns: u64,
@@ -43,6 +45,12 @@ pub struct Loss {
 }
 
 impl Loss {
+    /// Whether the SSD is lost.
+    #[inline]
+    pub fn is_ssd_failed(&self) -> bool {
+        self.ssd_failed
+    }
+
     /// When those who wait fail.
     pub fn deadline(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then_some(self.progress_ns + PATIENCE_NS)
@@ -60,7 +68,7 @@ impl Loss {
 }
 
 impl Shard {
-    /// A write or flush of the log failed.
+    /// A write or flush of the store failed.
     pub(super) fn ssd_failed(&mut self, error: IoError) {
         self.out.event(Event::SsdFailed { no_space: error == IoError::NoSpace });
         self.begin_loss();
@@ -68,17 +76,17 @@ impl Shard {
 
     /// Another shard cannot write the SSD: this one does not use it any more either, so that nothing new depends on it.
     pub(super) fn ssd_is_lost(&mut self) {
-        if !self.log.is_failed() {
-            let waiters = self.log.fail();
+        if !self.loss.is_ssd_failed() {
+            let waiters = self.store.commits_mut().fail();
             self.ready.extend(waiters);
             self.begin_loss();
-            self.destage_log_moved();
+            self.destage_store_moved();
         }
     }
 
     /// Dirty blocks have gone home.
     pub(super) fn went_home(&mut self) {
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             self.is_dirty_no_more();
         }
         self.wake_lost();
@@ -101,27 +109,28 @@ impl Shard {
     }
 
     fn begin_loss(&mut self) {
-        self.cleaner.stop();
+        self.loss.ssd_failed = true;
+        self.store.eviction_mut().stop();
         self.loss.made_progress(self.now_ns);
         self.ranges.are_spoilt();
         // Ranges held back what is dirty in them.
         self.destage_may_look_at_all();
-        self.note_unlogged();
-        // What waits for room in the log will get none: it takes another way.
+        self.note_unstored();
+        // What waits for room in the store will get none: it takes another way.
         self.ready.extend(self.starved.drain(..));
     }
 
     /// The host has recorded that clean blocks on the SSD are void.
     pub(super) fn degraded_is_recorded(&mut self) {
         self.loss.recorded = true;
-        self.destage_log_moved();
+        self.destage_store_moved();
         self.wake_lost();
     }
 
     /// The host has recorded that the SSD holds nothing of the volume: it goes on past the SSD.
     pub(super) fn ssd_is_forgotten(&mut self, index: VolumeIndex) {
         // The word may have been asked for in an earlier life of the pool.
-        let holds = self.log.is_failed() && self.dirty.blocks_of(index) == 0;
+        let holds = self.loss.is_ssd_failed() && self.dirty.blocks_of(index) == 0;
         if let Some(volume) = self.volumes[usize::from(index.0)].as_mut().filter(|_| holds) {
             volume.past_ssd = true;
             self.wake_lost();
@@ -133,7 +142,7 @@ impl Shard {
         self.ready.append(&mut self.loss.waiting.drain(..).collect());
     }
 
-    /// Ends each turn once the log has failed: tells of volumes that need the SSD no more.
+    /// Ends each turn once the store has failed: tells of volumes that need the SSD no more.
     pub(super) fn check_loss(&mut self) {
         for at in 0..self.attached.len() {
             let index = self.attached[at];
@@ -155,7 +164,7 @@ impl Shard {
         }
     }
 
-    /// Whether a request may go to the backing device although the log is lost. If not, it has been failed or set to wait.
+    /// Whether a request may go to the backing device although the store is lost. If not, it has been failed or set to wait.
     pub(super) fn may_write_past(&mut self, id: OpId) -> bool {
         if mutants::active(6) {
             return true;
@@ -181,7 +190,7 @@ impl Shard {
 
     /// The SSD failed under the request: it begins anew, on its way to the backing device.
     pub(super) fn go_past_ssd(&mut self, id: OpId) {
-        assert!(self.log.is_failed(), "the SSD was lost");
+        assert!(self.loss.is_ssd_failed(), "the SSD was lost");
         let op = self.ops.get_mut(id);
         assert_eq!(op.pending, 0, "nothing is under way for it");
         (op.phase, op.group) = (Phase::Draining, 0);

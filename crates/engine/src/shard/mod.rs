@@ -1,4 +1,4 @@
-//! The machine that owns a share of every volume of a pool: its index, its part of the log, its RAM.
+//! The machine that owns a share of every volume of a pool: its index, its part of the store, its RAM.
 //!
 //! Feeding: [`Shard::submit`], [`Shard::complete`], [`Shard::command`], [`Shard::tick`]; after each, drain [`Shard::poll_action`]
 //! until it gives `None`. Call `tick` at [`Shard::next_deadline`]. Several feeding calls may precede one draining: then small
@@ -7,11 +7,11 @@
 //! The path of a request: `submit` checks it, counts it and locks its blocks ([`crate::locks`]); then
 //! * a read of one block that is cached takes a short way ([`quick`]), or
 //! * a read ([`read`]) gathers each block from RAM, a group in flight, the SSD, or the backing device;
-//! * a write takes one of two ways, chosen by [`route`]: into the log ([`write_log`]), or to the backing device with
+//! * a write takes one of two ways, chosen by [`route`]: into the store ([`write_store`]), or to the backing device with
 //!   the cache kept coherent ([`write_backing`]);
 //! * a discard or write-zeroes over many extents comes step by step ([`range`]), the same steps for all shards.
 //!
-//! Background work: [`clean`] takes back the oldest segment (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
+//! Background work: [`clean`] takes back the oldest region (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
 //!
 //! Invariants (checked by [`Shard::check_invariants`]):
 //! * A block's newest content is at one of: the index' slot (in a group in flight, or on the SSD), else the backing device. RAM holds copies.
@@ -20,20 +20,21 @@
 //!   write over a dirty block is acknowledged, its `Invalidate` record is complete (durable, if the client asked for that), and
 //!   never before the backing device has the new data.
 //! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has retired
-//!   its segment. So what recovery finds is never older than what was served.
+//!   its region. So what recovery finds is never older than what was served.
 
 mod bases;
 mod cache;
 mod check;
-mod clean;
 mod commands;
 mod destage;
 mod edge_pages;
+mod evict;
 mod explain;
 mod failure;
 mod fetch;
 mod flush;
 mod loss;
+mod next_to_go;
 mod notes;
 mod op;
 mod own_reads;
@@ -43,7 +44,6 @@ mod past;
 mod pins;
 mod proof;
 mod quick;
-mod quiet;
 mod range;
 mod read;
 mod recompress;
@@ -51,18 +51,16 @@ mod restore;
 mod route;
 mod scrub;
 mod singly;
-mod tail_pressure;
 mod throttle;
 mod volume;
 mod write_backing;
-mod write_log;
+mod write_store;
 
 use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Origin, Outcome, RangeStep, Reply, Request, RequestError};
 use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
 use crate::locks::{Locks, OpId};
-use crate::log::{Log, LogIo, LogPlace, Urgency};
 use crate::mutants;
 use crate::numbered::Numbered;
 use crate::outbox::Outbox;
@@ -72,16 +70,16 @@ use crate::presence::Presence;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
 use crate::stats::{ShardStats, VolumeStats};
+use crate::store::{Begun, Layout, LayoutIo, Store, StorePlace, Urgency, WorkAhead};
 use crate::trail::Trail;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use clean::Cleaner;
 use commands::Commands;
 use destage::Destager;
+use evict::Evictor;
 use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
-use quiet::Quiet;
 use recompress::Recompression;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
 use volume::Volume;
@@ -95,14 +93,14 @@ pub use scrub::{SCRUB_BAD_MAX, Scrubbed};
 /// What a shard is made with.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
-    /// Identity and geometry of its log.
-    pub place: LogPlace,
+    /// Where its part of the SSD is.
+    pub place: StorePlace,
     /// Blocks its RAM tier may hold.
     pub ram_blocks: u64,
-    /// Where pages for reads, headers, destage and cleaning come from. Client writes bring their own pages. When it is empty,
+    /// Where pages for reads, headers, destage and eviction come from. Client writes bring their own pages. When it is empty,
     /// work waits; it must hold at least the RAM tier plus [`PAGES_MIN`].
     pub pool: PagePool,
-    /// Most that the dirty blocks of all volumes, and what they rest on, may take of the log's slots, in thousandths.
+    /// Most that the dirty blocks of all volumes, and what they rest on, may take of the store's slots, in thousandths.
     pub dirty_max_permille: u32,
 }
 
@@ -110,15 +108,12 @@ pub struct ShardConfig {
 /// being read takes up to six: its stored bytes lie in one or two pages, those of its base too, and both are decoded into one.
 pub const PAGES_MIN: usize = 6 * 256 + 64;
 
-/// Dirty blocks may fill this much of the log, in thousandths, unless configured otherwise. More would leave the cleaner too little
+/// Dirty blocks may fill this much of the store, in thousandths, unless configured otherwise. More would leave eviction too little
 /// to forget: at 600 it appends at most about six tenths of what it takes back.
 pub const DIRTY_MAX_PERMILLE: u32 = 600;
 
 /// Reads that start nothing else leave it to others, for this long, to look what the time has made due.
 const TURN_EVERY_NS: u64 = 100_000;
-
-/// Segments kept free for the cleaner's own appends: it needs at most one to take one back, and one is being filled.
-const RESERVE_SEGMENTS: u64 = 3;
 
 /// With this many requests of one shard at the backing device, clients queue there. Then, and where blocks are packed and a shard has
 /// some requests, writes that no flush is expected to follow share groups: a header page for each was half of what TPC-C wrote. A group
@@ -131,16 +126,16 @@ const CLEAN_HOLD_NS: u64 = 100_000_000;
 
 /// What the completion of an I/O means.
 enum Context {
-    Log(LogIo),
+    Store(LayoutIo),
     QuickRead(quick::QuickRead),
     ReadSsd(read::SsdPart),
     ReadBacking(read::BackingPart),
-    MergeSsd { op: OpId, edge: usize, found: write_log::MergeBase },
+    MergeSsd { op: OpId, edge: usize, found: write_store::MergeBase },
     MergeBacking { op: OpId, edge: usize, bytes: u64 },
     ClientWrite(OpId),
     RangeWrite { op: OpId, durable: bool },
     BackingFlush(VolumeIndex),
-    CleanRead(clean::Batch),
+    EvictRead(crate::store::Batch),
     Fetch(parts::PartsRead),
     Scrub(scrub::ScrubRead),
     DestageRead(singly::DestagePart),
@@ -162,7 +157,7 @@ pub struct Shard {
     index: Index,
     /// Valid sectors of index entries marked partial.
     partial: Map<Key, u8>,
-    log: Log,
+    store: Layout,
     locks: Locks,
     /// Where index and RAM have blocks.
     presence: Presence,
@@ -193,11 +188,11 @@ pub struct Shard {
     edge_pages: edge_pages::EdgePages,
     /// When all that could proceed last did.
     turned_ns: u64,
-    /// Writes into the log that wait for dirty blocks to go home or for free segments.
+    /// Writes into the store that wait for dirty blocks to go home or for free regions.
     throttle: throttle::Throttle,
     /// Requests that wait for pages.
     starved: VecDeque<OpId>,
-    /// Destage or the cleaner could not go on for want of pages.
+    /// Destage or eviction could not go on for want of pages.
     short_of_pages: bool,
     loss: loss::Loss,
     /// `Invalidate` records nobody waited for: a backing write must not overtake them.
@@ -206,19 +201,15 @@ pub struct Shard {
     shielded: Set<Key>,
     /// Blocks that came home when there was no room to note it, and their slots then.
     unnoted: BTreeMap<Key, Slot>,
-    quiet: Quiet,
     recompression: Recompression,
     scrub: scrub::Scrub,
-    /// Segments before this one [`Shard::age_before_tail`] has looked at.
-    aged_seq: u64,
     destager: Destager,
     /// The host has little time for what can wait.
     host_is_busy: bool,
-    cleaner: Cleaner,
+    evictor: Evictor,
     commands: Commands,
     zero_page: Page,
     quiescing: bool,
-    head_seq_seen: u64,
     trail: Trail,
     /// When the next volume's heat is to fade, and how many have.
     heat_fades_ns: u64,
@@ -226,28 +217,23 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard with an empty log.
+    /// A shard with an empty store.
     pub fn new(config: ShardConfig, start: LogEnd) -> Shard {
-        let layout = &config.place.layout;
-        let blocks = Restored::new(layout.slots_per_shard(), layout.pages_per_segment());
+        let blocks = Restored::new(config.place.slots(), config.place.region_pages());
         Shard::with_blocks(config, start, blocks)
     }
 
-    /// A shard whose log continues where a checkpoint or recovery says, with the blocks that were found in it.
+    /// A shard whose store continues where a checkpoint or recovery says, with the blocks that were found in it.
     pub fn with_blocks(config: ShardConfig, start: LogEnd, mut found: Restored) -> Shard {
         found.finish();
-        let layout = &config.place.layout;
-        let slots = layout.slots_per_shard();
-        assert_eq!(found.index.slots(), slots, "the blocks of a log of this size");
-        assert_eq!(found.index.pages_per_segment(), layout.pages_per_segment(), "the blocks of a log with such segments");
-        let shard = config.place.shard;
-        let own_ssd = layout.segment_offset(shard, 0)..layout.segment_offset(shard, layout.segments_per_shard);
+        let slots = config.place.slots();
+        assert_eq!(found.index.slots(), slots, "the blocks of a store of this size");
+        assert_eq!(found.index.pages_per_region(), config.place.region_pages(), "the blocks of a store with such regions");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
-        let log = Log::new(config.place.clone(), start);
         let destager = Destager::of(&found.dirty);
         Shard {
             now_ns: 0,
-            out: Outbox::within(own_ssd),
+            out: Outbox::within(config.place.bytes()),
             index: found.index,
             partial: found.partial,
             locks: Locks::default(),
@@ -277,21 +263,18 @@ impl Shard {
             unsettled: Map::default(),
             shielded: Set::default(),
             unnoted: BTreeMap::new(),
-            quiet: Quiet::new(start.next_group - 1),
             recompression: Recompression::default(),
             scrub: scrub::Scrub::default(),
-            aged_seq: 0,
             destager,
             host_is_busy: false,
-            cleaner: Cleaner::new(start.next_seq),
+            evictor: Evictor::default(),
             commands: Commands::default(),
             zero_page,
             quiescing: false,
-            head_seq_seen: log.space().head_seq(),
             trail: Trail::default(),
             heat_fades_ns: 0,
             heat_fades: 0,
-            log,
+            store: Layout::new(config.place.clone(), start),
             config,
         }
     }
@@ -385,7 +368,7 @@ impl Shard {
         self.advance_time(now_ns);
         let Completion { id, result, pages } = completion;
         match self.out.completed(id, result.is_ok().then_some(pages.len())) {
-            Context::Log(io) => self.log_completed(io, result),
+            Context::Store(io) => self.store_completed(io, result),
             Context::QuickRead(read) => self.quick_read_done(read, result, pages),
             Context::ReadSsd(part) => self.ssd_read(part, result, pages),
             Context::ReadBacking(part) => self.backing_read(part, result, pages),
@@ -394,7 +377,7 @@ impl Shard {
             Context::ClientWrite(op) => self.client_write_done(op, result),
             Context::RangeWrite { op, durable } => self.range_written(op, durable, result),
             Context::BackingFlush(volume) => self.backing_flushed(volume, result.is_ok()),
-            Context::CleanRead(batch) => self.clean_batch_read(batch, result, pages),
+            Context::EvictRead(batch) => self.batch_read(batch, result, pages),
             Context::Fetch(read) => self.parts_read(read, result, pages),
             Context::Scrub(read) => self.scrub_read(read, result, pages),
             Context::DestageRead(part) => self.destage_read(part, result, pages),
@@ -422,12 +405,12 @@ impl Shard {
 
     /// When `tick` should be called if nothing else happens before; `None` if never.
     pub fn next_deadline(&self) -> Option<u64> {
-        let short = self.short_of_pages || self.log.is_short_of_pages();
+        let short = self.short_of_pages || self.store.is_short_of_pages();
         let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
         let starved = waits.then_some(self.now_ns + 1_000_000);
         let recompression = self.recompression.deadline();
         let throttle = self.throttle.deadline();
-        let own = [self.log.next_deadline(), self.destage_deadline(), self.quiet_deadline(), self.ranges.deadline(), self.loss.deadline()];
+        let own = [self.store.deadline(), self.destage_deadline(), self.ranges.deadline(), self.loss.deadline()];
         [recompression, self.scrub.deadline(), starved, throttle].into_iter().chain(own).flatten().min()
     }
 
@@ -437,7 +420,7 @@ impl Shard {
             if !self.awaited.is_empty() {
                 self.read_awaited();
             }
-            self.log.pump(self.now_ns, &self.config.pool, &mut self.out, Context::Log);
+            self.store.pump(self.now_ns, &self.config.pool, &mut self.out, Context::Store);
         }
         self.out.poll()
     }
@@ -458,7 +441,7 @@ impl Shard {
             if !self.fetched_without_io.is_empty() {
                 self.end_fetches_without_io();
             }
-            self.clean();
+            self.evict();
             self.destage();
             self.admit_throttled();
             self.check_commands();
@@ -470,30 +453,26 @@ impl Shard {
         if self.now_ns >= self.heat_fades_ns {
             self.fade_heat();
         }
-        self.end_quietly();
-        if self.log.is_failed() && !self.is_quiesced() {
-            self.check_loss();
+        while let Some(begun) = self.store.end_turn(self.now_ns) {
+            self.region_begun(&begun);
         }
-        let head_seq = self.log.space().head_seq();
-        while self.head_seq_seen < head_seq {
-            // Before the tail there is none: at the start of an empty log the segment before the head's first was never written, or is lost.
-            if self.head_seq_seen >= self.log.space().tail_durable() {
-                self.index.seal_segment(self.log.space().physical(self.head_seq_seen));
-            }
-            self.head_seq_seen += 1;
-            self.segment_opened();
+        if self.loss.is_ssd_failed() && !self.is_quiesced() {
+            self.check_loss();
         }
     }
 
     #[inline(never)]
-    fn segment_opened(&mut self) {
-        if !self.recompression.is_writing() {
-            self.policy.on_segment_opened();
+    fn region_begun(&mut self, begun: &Begun) {
+        if let Some(full) = begun.full {
+            self.index.seal_region(full.at);
+        }
+        if !self.store.works_ahead() {
+            self.policy.on_region_begun();
             if self.packer.may_be_denser() {
                 self.recompression.may_begin(self.now_ns);
             }
         }
-        self.age_before_tail();
+        self.age_before_they_go(&begun.next_to_go);
     }
 
     /// One step of a request whose wait is over. Apart from the turn, which is taken by every hit, and would keep places on its stack for all of this.
@@ -507,8 +486,8 @@ impl Shard {
                 OpKind::Flush => unreachable!("a flush has no start phase"),
             },
             Phase::Reading => self.finish_read(id),
-            Phase::LogSpace | Phase::Merging => self.advance_log_write(id),
-            Phase::Logged => self.finish_log_write(id),
+            Phase::StoreRoom | Phase::Merging => self.advance_store_write(id),
+            Phase::Stored => self.finish_store_write(id),
             Phase::Draining => self.drain_for_backing_write(id),
             Phase::Invalidated => self.issue_backing_write(id),
             Phase::BackingWritten => self.settle_backing_write(id),
@@ -568,21 +547,21 @@ impl Shard {
         }
     }
 
-    fn log_completed(&mut self, io: LogIo, result: Result<(), IoError>) {
+    fn store_completed(&mut self, io: LayoutIo, result: Result<(), IoError>) {
         self.note_places();
-        let progress = self.log.completed(io, result.is_ok());
+        let progress = self.store.completed(io, result.is_ok());
         self.ready.extend(progress.ready);
         if progress.failed {
             self.ssd_failed(result.err().unwrap_or(IoError::Failed));
         }
-        if io == LogIo::Flush || progress.failed {
-            self.destage_log_moved();
+        if progress.flushed || progress.failed {
+            self.destage_store_moved();
         }
-        if let Some((from, to)) = progress.tail_moved {
-            self.forget_segments(from, to);
+        if !progress.freed.is_empty() {
+            self.forget_regions(progress.freed);
         }
-        if io == LogIo::Flush && !self.unsettled.is_empty() {
-            let durable = self.log.durable();
+        if progress.flushed && !self.unsettled.is_empty() {
+            let durable = self.store.commits().durable();
             self.unsettled.retain(|_, group| *group > durable);
         }
     }
@@ -620,7 +599,7 @@ impl Shard {
     }
 
     /// For how long the oldest dirty block of a volume has been dirty, in nanoseconds (known for 1 MiB extents): since the volume was
-    /// attached at least, if a recovery brought it. `None` if nothing is dirty, or all of it is called home for the room it takes in the log.
+    /// attached at least, if a recovery brought it. `None` if nothing is dirty, or all of it is called home for the room it takes in the store.
     pub fn oldest_dirty_ns(&self, index: VolumeIndex) -> Option<u64> {
         let since_ns = self.dirty.oldest_of_known_age(index)?;
         Some(self.now_ns.saturating_sub(since_ns.max(self.volume(index)?.attached_ns)))
@@ -628,17 +607,18 @@ impl Shard {
 
     /// Counters and gauges of the shard.
     pub fn stats(&self) -> ShardStats {
+        let gauges = self.store.gauges();
         ShardStats {
-            ssd_written_bytes: self.log.written_bytes(),
+            ssd_written_bytes: gauges.written_bytes,
             cached_blocks: u64::from(self.index.live_blocks()),
             dirty_blocks: self.dirty.blocks(),
             slots: u64::from(self.index.slots()),
             ram_blocks: self.ram.len(),
             index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
             policy_bytes: self.policy.memory_bytes(),
-            head_seq: self.log.space().head_seq(),
-            tail_seq: self.log.space().tail_seq(),
-            free_segments: self.log.space().free_segments(),
+            newest_region: gauges.newest_region,
+            oldest_region: gauges.oldest_region,
+            free_regions: gauges.free_regions,
             requests: self.requests() as u64,
         }
     }
@@ -650,15 +630,15 @@ impl Shard {
 
     /// Whether `Quiesce` is complete: nothing in flight, nothing to come.
     pub fn is_quiesced(&self) -> bool {
-        self.quiescing && self.out.in_flight() == 0 && self.awaited.is_empty() && self.requests() == 0 && self.log.is_idle()
+        self.quiescing && self.out.in_flight() == 0 && self.awaited.is_empty() && self.requests() == 0 && self.store.is_idle()
     }
 
-    /// Whether the SSD failed under this shard. Then its index names blocks that never reached the log: no checkpoint may be made of it.
+    /// Whether the SSD failed under this shard. Then its index names blocks that never reached the store: no checkpoint may be made of it.
     pub fn has_lost_its_log(&self) -> bool {
-        self.log.is_failed()
+        self.loss.is_ssd_failed()
     }
 
-    /// Whether the log holds packed records. A checkpoint has no room for what is known of them: the next start reads the log.
+    /// Whether the store holds packed records. A checkpoint has no room for what is known of them: the next start reads the store.
     pub fn has_packed_blocks(&self) -> bool {
         self.index.is_wide()
     }
@@ -675,16 +655,15 @@ impl Shard {
         })
     }
 
-    /// Where the log would continue, for the checkpoint of a clean stop. Only when quiesced.
+    /// Where the store would continue, for the checkpoint of a clean stop. Only when quiesced.
     pub fn log_end(&self) -> LogEnd {
-        let space = self.log.space();
-        LogEnd { next_seq: space.head_seq() + 1, next_group: self.log.last_group() + 1, tail_seq: space.tail_durable() }
+        self.store.end()
     }
 
     /// The last group with acknowledged writes that may not survive a power cut of the SSD; `None`
     /// if all do.
     pub fn last_unflushed_group(&self) -> Option<u64> {
-        (self.log.complete() > self.log.durable()).then(|| self.log.complete())
+        (self.store.commits().complete() > self.store.commits().durable()).then(|| self.store.commits().complete())
     }
 
     /// The configuration it was made with.
@@ -692,7 +671,7 @@ impl Shard {
         &self.config
     }
 
-    /// The volume's place, number in the log, and whether it has dirty blocks here.
+    /// The volume's place, number in the store, and whether it has dirty blocks here.
     pub fn attached(&self) -> impl Iterator<Item = (VolumeIndex, types::VolumeId, u64)> + '_ {
         self.attached.iter().filter_map(|index| Some((*index, self.volume(*index)?.id, self.dirty.blocks_of(*index))))
     }

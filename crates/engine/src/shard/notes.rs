@@ -1,20 +1,19 @@
-//! Notes in the log that a block has come home: what a start after a crash need not destage again.
+//! Notes in the store that a block has come home: what a start after a crash need not destage again.
 //!
 //! A note goes with the next group and nobody waits for it; without room it comes later. Only leaving write-back waits for all of them.
 
 use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::Slot;
 use crate::key::Key;
-use crate::log::Urgency;
 use crate::mutants;
-use format::{Record, RecordKind};
+use crate::store::{Purpose, Store, Urgency};
 use types::VolumeIndex;
 
 /// Late notes written in one turn, so that clients do not wait for them.
 const NOTES_A_TURN: usize = 64;
 
 impl Shard {
-    /// The block in that slot has come home. Until the log says so it is dirty after a crash, and what it rests on must be there.
+    /// The block in that slot has come home. Until the store says so it is dirty after a crash, and what it rests on must be there.
     pub(super) fn note_or_remember(&mut self, key: Key, slot: Slot) {
         if mutants::active(66) {
             self.index.let_go_of_base(slot);
@@ -41,21 +40,17 @@ impl Shard {
         }
     }
 
-    /// Logs that the block's record is at home. False without room.
+    /// Writes that the block's record is at home. False without room.
     fn note_clean(&mut self, key: Key, slot: Slot) -> bool {
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             self.index.let_go_of_base(slot);
             return true;
         }
-        if !self.has_room_for_clean() {
+        if !self.store.has_room(Purpose::Clean) {
             return false;
         }
-        let seq = self.seq_of(slot);
-        let of_ordinal = self.ordinal_of(slot);
         let volume = self.volume_of(key).id;
-        let kind = RecordKind::CleanNote { of_seq: seq, of_ordinal };
-        let record = Record { kind, volume, block: key.block(), mask: 0, checksum: 0, slot_page: 0, packed: None };
-        let group = self.log.append(record, None, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS)).group;
+        let group = self.store.note_home(volume, key.block(), slot, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
         self.index.let_go_of_base(slot);
         let volume = self.volume_of(key);
         volume.note_group = volume.note_group.max(group);
@@ -74,11 +69,11 @@ impl Shard {
         done
     }
 
-    /// Whether the log says durably of every block of the volume that it is at home; makes it say so. Without that, a start after a
-    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD. A failed log says nothing any
+    /// Whether the store says durably of every block of the volume that it is at home; makes it say so. Without that, a start after a
+    /// crash would take blocks for dirty, and depend on the SSD for them, in a volume that needs no SSD. A failed store says nothing any
     /// more: then the host's record that nobody is to believe it must do.
     pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             return self.volume(index).is_some_and(|volume| volume.past_ssd);
         }
         while let Some((key, _)) = self.unnoted.range(Key::new(index, 0)..).next().filter(|(key, _)| key.volume() == index) {
@@ -88,8 +83,8 @@ impl Shard {
             }
         }
         let group = self.volume_of(Key::new(index, 0)).note_group;
-        if group > self.log.durable() {
-            self.log.want_durable(group);
+        if group > self.store.commits().durable() {
+            self.store.commits_mut().want_durable(group);
             return false;
         }
         true

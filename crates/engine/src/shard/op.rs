@@ -20,12 +20,12 @@ pub enum Phase {
     Start,
     /// A read whose I/Os are on their way.
     Reading,
-    /// A log write that waits for room.
-    LogSpace,
-    /// A log write whose partial blocks are being completed.
+    /// A write into the store that waits for room.
+    StoreRoom,
+    /// A write into the store whose partial blocks are being completed.
     Merging,
-    /// A log write whose records are appended.
-    Logged,
+    /// A write into the store whose records are appended.
+    Stored,
     /// A backing write that waits for destages of its blocks.
     Draining,
     /// A backing write whose `Invalidate` records are durable.
@@ -46,7 +46,7 @@ pub enum Phase {
     RangeSettled,
 }
 
-/// An edge block of a log write that the request covers only in part.
+/// An edge block of a write into the store that the request covers only in part.
 #[derive(Debug)]
 pub struct Edge {
     /// Index of the block in the request.
@@ -103,7 +103,7 @@ pub struct Op {
     pub missed: bool,
     /// Some block came from the SSD.
     pub ssd_hit: bool,
-    /// Log writes only: the blocks to be completed.
+    /// Writes into the store only: the blocks to be completed.
     pub edges: SmallVec<[Edge; 2]>,
     /// There was no page to read an edge into: it begins again.
     pub starved: bool,
@@ -168,9 +168,9 @@ impl Op {
         }
     }
 
-    /// Whether it has taken the way into the log.
-    pub fn is_log_write(&self) -> bool {
-        matches!(self.phase, Phase::LogSpace | Phase::Merging | Phase::Logged)
+    /// Whether it has taken the way into the store.
+    pub fn is_store_write(&self) -> bool {
+        matches!(self.phase, Phase::StoreRoom | Phase::Merging | Phase::Stored)
     }
 
     /// The key of its `index`-th block.

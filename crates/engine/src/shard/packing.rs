@@ -1,17 +1,17 @@
-//! Blocks on their way into the log in another form than as they are: encoded anew, or appended again as they were stored.
+//! Blocks on their way into the store in another form than as they are: encoded anew, or appended again as they were stored.
 //!
-//! The order of index and log is that of plain blocks: a record is appended, the index points to it at once, and its content (or its stored
-//! bytes) is served from memory until its group is complete. Where in the segment its bytes lie is known when the group is closed.
+//! The order of index and store is that of plain blocks: a record is appended, the index points to it at once, and its content (or its stored
+//! bytes) is served from memory until its group is complete. Where in the region its bytes lie is known when the group is closed.
 
 use super::cache::NewBlock;
 use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::{Encoding, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
 use crate::key::Key;
-use crate::log::{PackedPayload, Urgency};
 use crate::mutants;
 use crate::packer::{AtHand, Chosen, ContentOptions, Kind, Step, StepState};
 use crate::policy::Heat;
 use crate::stats::ContentStats;
+use crate::store::{PackedPayload, Payload, Purpose, Store, Urgency};
 use alloc::vec::Vec;
 use format::{Packed, PayloadOwner, Record, RecordKind, object_checksum, open_packed, payload_checksum, seal_packed};
 use page::Page;
@@ -31,7 +31,7 @@ impl Shard {
     /// What is made of what blocks contain.
     pub fn content_stats(&self) -> ContentStats {
         let (census, packer) = (self.index.census(), self.packer.stats());
-        let (idle_segments, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
+        let (idle_regions, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
         let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta + census.lost;
         ContentStats {
             plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
@@ -41,7 +41,7 @@ impl Shard {
             encoded_blocks: packer.blocks,
             encoding_cpu_ns: packer.cpu_ns,
             saved_bytes: packer.saved_bytes,
-            idle_segments,
+            idle_segments: idle_regions,
             recompressed_blocks,
             recompressed_saved_bytes,
         }
@@ -74,12 +74,12 @@ impl Shard {
     }
 
     /// Stores a whole block in the form that suits its content; `None` if that is as it is. Gives the group.
-    pub(super) fn log_packed(&mut self, block: &NewBlock, urgency: Urgency) -> Option<u64> {
+    pub(super) fn store_packed(&mut self, block: &NewBlock, urgency: Urgency) -> Option<u64> {
         if block.mask != u8::MAX || block.lost || block.checksum.is_some() {
             return None;
         }
         let chosen = self.choose_form(block.key, &block.page, if block.dirty { Kind::Awaited } else { Kind::Quiet })?;
-        Some(self.log_chosen(block, chosen, urgency))
+        Some(self.store_chosen(block, chosen, urgency))
     }
 
     /// Stores a clean block that rests on a base anew so that it rests on none: it is read often, and the base with it each time.
@@ -89,7 +89,7 @@ impl Shard {
         let often = Heat::from_bits(meta.frequency) == Heat::from_bits(3);
         let is_delta = self.index.stored(slot).encoding.rests_on_base();
         let leaves = self.drops_clean_of(key.volume()) || self.volume_of(key).detaching;
-        let may_append = !self.log.is_failed() && self.has_room_for_clean() && !leaves;
+        let may_append = !self.loss.is_ssd_failed() && self.store.has_room(Purpose::Clean) && !leaves;
         if meta.dirty || !often || !is_delta || !may_append {
             return;
         }
@@ -101,11 +101,11 @@ impl Shard {
         if let Some(chosen) = self.choose_form(key, page, Kind::Whole) {
             let heat = Heat::from_bits(meta.frequency);
             let block = NewBlock { key, page: page.clone(), mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
-            self.log_chosen(&block, chosen, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+            self.store_chosen(&block, chosen, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         }
     }
 
-    fn log_chosen(&mut self, block: &NewBlock, chosen: Chosen, urgency: Urgency) -> u64 {
+    fn store_chosen(&mut self, block: &NewBlock, chosen: Chosen, urgency: Urgency) -> u64 {
         let Chosen { encoding, object } = chosen;
         let volume = self.volume_of(block.key).id;
         let (owner, checksum) = if encoding.is_full() {
@@ -131,7 +131,7 @@ impl Shard {
             return None;
         }
         let rests_on = self.rests_on(key);
-        let at_hand = AtHand { index: &self.index, ram: &self.ram, log: &self.log, from_seq: self.bases_from_seq() };
+        let at_hand = AtHand { index: &self.index, ram: &self.ram, store: &self.store };
         self.packer.choose(self.now_ns, key.volume(), page, rests_on, kind, &at_hand)
     }
 
@@ -141,19 +141,11 @@ impl Shard {
         Some(self.index.stored(slot).object).filter(|object| *object != 0)
     }
 
-    /// Objects in older segments have been judged and are about to go: nothing new may rest on them.
-    pub(super) fn bases_from_seq(&self) -> u64 {
-        if mutants::active(54) {
-            return 0;
-        }
-        self.cleaner.seq().map_or(self.log.space().tail_seq(), |seq| seq + 1)
-    }
-
     /// Appends a packed record of a block and points the index at it; gives the group.
     fn append_packed_block(&mut self, key: Key, meta: SlotMeta, record: Record, payload: PackedPayload, urgency: Urgency) -> u64 {
         let stored = stored_of(&record);
-        let appended = self.log.append_packed(record, payload, urgency);
-        let slot = self.index.packed_slot(appended.physical, appended.ordinal);
+        let appended = self.store.append(record, Payload::Packed(payload), urgency);
+        let slot = appended.slot.expect("a packed record has a slot");
         if self.index.insert_packed(key, slot, meta, stored).is_none() {
             self.volume_of(key).cached_blocks += 1;
             self.presence.enter(key);
@@ -167,8 +159,8 @@ impl Shard {
         appended.group
     }
 
-    /// Appends a packed block of the segment being taken back, as it was stored, or denser.
-    pub(super) fn log_packed_again(&mut self, key: Key, slot: Slot, heat: Heat, payload: PackedPayload) {
+    /// Appends a packed block of the region being taken back, as it was stored, or denser.
+    pub(super) fn store_packed_again(&mut self, key: Key, slot: Slot, heat: Heat, payload: PackedPayload) {
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
         let (stored, payload) = self.denser(key, meta.checksum, stored, payload);
         let volume = self.volume_of(key).id;
@@ -185,9 +177,9 @@ impl Shard {
         self.append_packed_block(key, meta, record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
     }
 
-    /// Appends, for a dirty packed block of the segment being taken back that cannot be read, a record that says so: it stays an error until it is written
+    /// Appends, for a dirty packed block of the region being taken back that cannot be read, a record that says so: it stays an error until it is written
     /// anew, after a restart too. The checksum stays that of what is lost.
-    pub(super) fn log_lost(&mut self, key: Key, slot: Slot, heat: Heat) {
+    pub(super) fn store_lost(&mut self, key: Key, slot: Slot, heat: Heat) {
         let meta = SlotMeta { frequency: heat.bits(), ..self.index.meta(slot) };
         let volume = self.volume_of(key).id;
         let packed = Packed { encoding: Encoding::Lost, place: 0, bytes: 0, object: 0, vital: false };
@@ -223,14 +215,14 @@ impl Shard {
     }
 
     /// Appends a base without address again, as it was stored.
-    pub(super) fn log_base_again(&mut self, slot: Slot, payload: PackedPayload) {
+    pub(super) fn store_base_again(&mut self, slot: Slot, payload: PackedPayload) {
         let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital: false };
         self.append_base(slot, checksum, packed, payload);
     }
 
     /// Appends a base whose stored bytes are lost again, from its content in memory.
-    pub(super) fn log_base_whole(&mut self, slot: Slot, page: Page) {
+    pub(super) fn store_base_whole(&mut self, slot: Slot, page: Page) {
         let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
         let packed =
             Packed { encoding: Encoding::Raw, place: 0, bytes: stored_length(Encoding::Raw, &[]), object: stored.object, vital: false };
@@ -240,15 +232,15 @@ impl Shard {
     fn append_base(&mut self, slot: Slot, checksum: u32, packed: Packed, payload: PackedPayload) {
         let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(60), ..packed };
         let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
-        let appended = self.log.append_packed(record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
-        let slot = self.index.packed_slot(appended.physical, appended.ordinal);
+        let appended = self.store.append(record, Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        let slot = appended.slot.expect("a packed record has a slot");
         self.index.insert_base(slot, checksum, stored_of(&record));
     }
 
     /// Groups were closed: the index learns where their packed payloads lie.
     pub(super) fn note_places(&mut self) {
-        while let Some(placed) = self.log.next_placed() {
-            self.index.set_place(self.index.packed_slot(placed.physical, placed.ordinal), placed.place);
+        while let Some(placed) = self.store.in_flight_mut().next_placed() {
+            self.index.set_place(placed.slot, placed.at);
         }
     }
 }

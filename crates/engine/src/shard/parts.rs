@@ -7,6 +7,7 @@ use super::fetch::FetchPart;
 use super::{Context, Shard};
 use crate::api::{IoError, IoKind, Target};
 use crate::outbox::Span;
+use crate::store::RegionId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use page::{PageMut, PageMutVec};
@@ -16,7 +17,7 @@ use types::BLOCK_BYTES;
 /// Most pages of one read: as many as a destage run or a request of 256 KiB has blocks.
 const READ_PAGES_MAX: u32 = 64;
 
-/// One part of a fetch: the pages of a segment that hold it. The segment is pinned for each.
+/// One part of a fetch: the pages of a region that hold it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Number of the fetch.
@@ -25,10 +26,12 @@ pub struct Part {
     pub part: FetchPart,
     /// Nobody waits for it.
     pub background: bool,
-    /// The segment.
-    pub seq: u64,
-    /// Within the segment.
+    /// The region.
+    pub region: RegionId,
+    /// Within the region.
     pub first_page: u32,
+    /// Where that page lies on the SSD, in bytes.
+    pub offset_bytes: u64,
     /// How many, at least one.
     pub pages: u32,
 }
@@ -77,12 +80,12 @@ impl Shard {
     #[inline(never)]
     pub(super) fn read_awaited(&mut self) {
         let mut awaited = core::mem::take(&mut self.awaited);
-        awaited.parts.sort_by_key(|part| (part.background, part.seq, part.first_page));
+        awaited.parts.sort_by_key(|part| (part.background, part.region, part.first_page));
         let mut rest = awaited.parts.as_slice();
         while let Some(first) = rest.first() {
             let mut end = first.end();
             let joins = |part: &&Part, end: u32| {
-                let same = (part.background, part.seq) == (first.background, first.seq);
+                let same = (part.background, part.region) == (first.background, first.region);
                 same && part.first_page <= end && part.end() - first.first_page <= READ_PAGES_MAX
             };
             let mut count = 1;
@@ -102,8 +105,7 @@ impl Shard {
     }
 
     fn read_parts(&mut self, read: PartsRead, pages: PageMutVec) {
-        let Part { background, seq, first_page, .. } = read.parts[0];
-        let offset_bytes = self.log.page_offset_bytes(seq, first_page);
+        let Part { background, offset_bytes, .. } = read.parts[0];
         let span = Span { target: Target::Ssd, offset_bytes, length_bytes: pages.len() as u64 * BLOCK_BYTES, background };
         self.out.io(span, IoKind::Read(pages), Context::Fetch(read));
     }
@@ -135,7 +137,7 @@ impl Shard {
 
     /// A part has been read, into these pages, or not.
     fn part_read(&mut self, part: &Part, pages: Option<&[PageMut]>) {
-        self.log.space_mut().unpin(part.seq);
+        self.store.readers().end(part.region);
         self.fetch_read(part.fetch, part.part, pages);
     }
 }

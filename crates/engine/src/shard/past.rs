@@ -6,10 +6,10 @@
 //!    version, and the write, which is not acknowledged yet, is lost as a whole.
 //! 4. The dirty versions are forgotten, and the write is acknowledged.
 //!
-//! Where nothing is dirty in an extent it is recorded as a whole, once. What the log calls dirty there has come home and equals what the
+//! Where nothing is dirty in an extent it is recorded as a whole, once. What the store calls dirty there has come home and equals what the
 //! backing device had before step 2.
 //!
-//! A flush covers blocks too that were acknowledged in the log and not durable there. They go home, and are recorded alike.
+//! A flush covers blocks too that were acknowledged in the store and not durable there. They go home, and are recorded alike.
 //!
 //! At a start that finds the SSD, what was recorded becomes void ([`Command::VoidPast`]), durably, before the volume is attached.
 //!
@@ -19,9 +19,9 @@ use super::{Shard, range};
 use crate::api::Event;
 use crate::key::{ExtentKey, Key, Map};
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use crate::presence::Found;
+use crate::store::{Purpose, Store, Urgency};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -41,8 +41,8 @@ pub struct Past {
     /// What the host is asked to record, and for which request.
     asked: Map<u64, (OpId, Range<Key>)>,
     next_token: u64,
-    /// Blocks whose newest record, or its voiding, was acknowledged and is not durable in the log.
-    unlogged: BTreeSet<Key>,
+    /// Blocks whose newest record, or its voiding, was acknowledged and is not durable in the store.
+    unstored: BTreeSet<Key>,
 }
 
 impl Past {
@@ -60,9 +60,9 @@ impl Past {
                 self.recorded.entry(key.extent()).or_default()[at / 64] |= 1 << (at % 64);
             }
         }
-        let logged: Vec<Key> = self.unlogged.range(keys.clone()).copied().collect();
-        for key in logged {
-            self.unlogged.remove(&key);
+        let stored: Vec<Key> = self.unstored.range(keys.clone()).copied().collect();
+        for key in stored {
+            self.unstored.remove(&key);
         }
     }
 }
@@ -78,13 +78,13 @@ impl Shard {
         self.loss.recorded && self.volume(index).is_some_and(|volume| volume.options.on_ssd_loss == OnSsdLoss::Continue)
     }
 
-    /// The log has failed: what of it is acknowledged and not durable.
-    pub(super) fn note_unlogged(&mut self) {
-        let is_unlogged = |key: &Key| self.index.get(*key).is_none_or(|slot| !self.is_durable(slot));
-        let dirty = self.dirty.iter().filter(is_unlogged);
-        let durable = self.log.durable();
+    /// The store has failed: what of it is acknowledged and not durable.
+    pub(super) fn note_unstored(&mut self) {
+        let is_unstored = |key: &Key| self.index.get(*key).is_none_or(|slot| !self.is_durable(slot));
+        let dirty = self.dirty.iter().filter(is_unstored);
+        let durable = self.store.commits().durable();
         let voided = self.unsettled.iter().filter(|(_, group)| **group > durable).map(|(key, _)| *key);
-        self.loss.past.unlogged = dirty.chain(voided).collect();
+        self.loss.past.unstored = dirty.chain(voided).collect();
     }
 
     /// Asks the host to record that the SSD holds nothing of these blocks; the request is woken when it has.
@@ -127,10 +127,10 @@ impl Shard {
         self.ask_to_record(id, range.clone());
     }
 
-    /// A flush of a volume that goes on: what its log did not make durable is to be at home, and recorded. `None`: it is. Otherwise how many
+    /// A flush of a volume that goes on: what its store did not make durable is to be at home, and recorded. `None`: it is. Otherwise how many
     /// answers the flush waits for; 0: until blocks have gone home.
-    pub(super) fn record_unlogged(&mut self, id: OpId, index: VolumeIndex) -> Option<u32> {
-        let of_volume = self.loss.past.unlogged.range(Key::new(index, 0)..).take_while(|key| key.volume() == index);
+    pub(super) fn record_unstored(&mut self, id: OpId, index: VolumeIndex) -> Option<u32> {
+        let of_volume = self.loss.past.unstored.range(Key::new(index, 0)..).take_while(|key| key.volume() == index);
         let keys: Vec<Key> = of_volume.copied().collect();
         if keys.is_empty() {
             return None;
@@ -152,7 +152,7 @@ impl Shard {
 
     /// Forgets a dirty block that was written over past the SSD.
     pub(super) fn forget_past(&mut self, key: Key) {
-        assert!(self.log.is_failed(), "the log would have to know");
+        assert!(self.loss.is_ssd_failed(), "the store would have to know");
         self.drop_from_ram(key);
         self.forget(key);
         self.is_dirty_no_more();
@@ -182,11 +182,11 @@ impl Shard {
                 }
             }
             if self.index.get(key).is_some() {
-                if !self.has_room_for_clean() {
+                if !self.store.has_room(Purpose::Clean) {
                     return false;
                 }
                 self.drop_from_ram(key);
-                *group = self.log_invalidate(key, Urgency::By(self.now_ns));
+                *group = self.store_void(key, Urgency::By(self.now_ns));
                 self.unsettled.insert(key, *group);
             }
             blocks.start += 1;

@@ -1,40 +1,42 @@
-//! What the policies of objects say to a shard: which way a write takes, what enters, and what stays at the tail.
+//! What the policies of objects say to a shard: which way a write takes, what enters, and what stays when its region goes.
 
 use super::Shard;
+use super::evict::stored_bytes;
 use crate::api::COLD_BLOCKS_MAX;
 use crate::front::shard_of;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
 use crate::policy::{Heat, PINNED_MAX_PERMILLE};
+use crate::store::Store;
 use crate::treatment::{PolicyMap, weakened};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use types::{Admit, BLOCK_BYTES, EXTENT_BLOCKS, EXTENT_SECTORS, Mode, Treatment, VolumeIndex};
 
-/// Pinned bytes by the segment that they were appended to. Those written over since still count until their segment is taken back, and of what an
+/// Pinned bytes by the region that they were appended to. Those written over since still count until their region is taken back, and of what an
 /// earlier life left nothing is known until then.
 #[derive(Default)]
 pub struct Pins {
-    /// By physical segment.
+    /// By the region's place.
     bytes: Vec<u32>,
     total: u64,
 }
 
 impl Pins {
-    fn add(&mut self, segment: u32, bytes: u64) {
-        let segment = segment as usize;
-        if self.bytes.len() <= segment {
-            self.bytes.resize(segment + 1, 0);
+    fn add(&mut self, at: u32, bytes: u64) {
+        let at = at as usize;
+        if self.bytes.len() <= at {
+            self.bytes.resize(at + 1, 0);
         }
-        self.bytes[segment] += bytes as u32;
+        self.bytes[at] += bytes as u32;
         self.total += bytes;
     }
 
-    /// The segment is being taken back: what stays pinned is appended again.
-    pub fn take_back(&mut self, segment: u32) {
-        if let Some(bytes) = self.bytes.get_mut(segment as usize) {
+    /// The region is being taken back: what stays pinned is appended again.
+    pub fn take_back(&mut self, at: u32) {
+        if let Some(bytes) = self.bytes.get_mut(at as usize) {
             self.total -= u64::from(core::mem::take(bytes));
         }
     }
@@ -67,34 +69,34 @@ impl Shard {
         weakened(mode, self.treatment_of(first))
     }
 
-    /// A clean block has been appended to the log: counted if it is pinned.
+    /// A clean block has been appended to the store: counted if it is pinned.
     pub(super) fn note_pinned(&mut self, key: Key) {
         if let Some(slot) = self.index.get(key).filter(|_| self.is_pinned(key)) {
-            let segment = self.log.space().physical(self.seq_of(slot));
-            self.cleaner.pins.add(segment, self.stored_bytes(slot));
+            let at = self.place_of(slot).at;
+            self.evictor.pins.add(at, stored_bytes(&self.index, slot));
         }
     }
 
-    /// Whether a pinned block may be kept: while there is room for pins, and in the part of a segment that clean blocks may have at all, so that
-    /// the cleaner always gains room. Of a segment that is pinned throughout a quarter is let go for that, and comes back with its next use.
+    /// Whether a pinned block may be kept: while there is room for pins, and in the part of a region that clean blocks may have at all, so that
+    /// eviction always gains room. Of a region that is pinned throughout a quarter is let go for that, and comes back with its next use.
     fn may_keep_pinned(&mut self, bytes: u64) -> bool {
-        let space = self.log.space();
-        let most = space.segments() * u64::from(space.data_pages()) * BLOCK_BYTES * PINNED_MAX_PERMILLE / 1000;
-        self.cleaner.pins.total < most && self.may_keep_clean(bytes)
+        let capacity = self.store.capacity();
+        let most = capacity.regions * u64::from(capacity.region_pages) * BLOCK_BYTES * PINNED_MAX_PERMILLE / 1000;
+        self.evictor.pins.total < most && self.evictor.may_keep_clean(bytes)
     }
 
-    /// What is to become of a clean block at the tail, if its object has a policy that says so: kept with this heat, or forgotten.
+    /// What is to become of a clean block when its region goes, if its object has a policy that says so: kept with this heat, or forgotten.
     pub(super) fn verdict_by_policy(&mut self, key: Key, slot: Slot, heat: Heat) -> Option<Option<Heat>> {
         match self.treatment_of(key).admit() {
             Admit::Never => Some(None),
             Admit::Pinned if mutants::active(87) => Some(Some(heat)),
-            Admit::Pinned if self.may_keep_pinned(self.stored_bytes(slot)) => Some(Some(self.policy.on_tail_pinned(heat))),
+            Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_evict_pinned(heat))),
             Admit::Pinned | Admit::Normal => None,
         }
     }
 
     /// These blocks will not be used again soon: RAM gives up its clean copies, and no proof of use is remembered. What is dirty stays, and so
-    /// does what the SSD holds, which the tail will forget.
+    /// does what the SSD holds, which eviction will forget.
     pub(super) fn cool(&mut self, index: VolumeIndex, blocks: Range<u64>) {
         let Some(volume) = self.volume(index) else { return };
         let (id, end) = (volume.id, volume.size_bytes.div_ceil(BLOCK_BYTES));
@@ -135,6 +137,6 @@ impl Shard {
             let map = self.volume(index).and_then(|volume| volume.policies.as_deref());
             assert!(map.is_none_or(|map| map.volume() == id), "policies of another volume are used for {index:?}");
         }
-        assert_eq!(self.cleaner.pins.total, self.cleaner.pins.bytes.iter().copied().map(u64::from).sum(), "pinned bytes");
+        assert_eq!(self.evictor.pins.total, self.evictor.pins.bytes.iter().copied().map(u64::from).sum(), "pinned bytes");
     }
 }

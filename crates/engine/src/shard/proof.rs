@@ -2,7 +2,7 @@
 
 use super::Shard;
 use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
-use crate::mutants;
+use crate::store::{Place, Safety, Store};
 use format::{object_checksum, payload_checksum};
 use types::{BLOCK_BYTES, VolumeId};
 
@@ -47,27 +47,10 @@ impl Shard {
         !slot.is_packed() || self.index.stored(slot).encoding == Encoding::Raw
     }
 
-    /// Segment of a slot.
+    /// Where a slot lies; of a packed block its stored bytes, as soon as they have a place.
     #[inline]
-    pub(super) fn seq_of(&self, slot: Slot) -> u64 {
-        self.log.space().seq_at(self.physical_of(slot))
-    }
-
-    #[inline]
-    fn physical_of(&self, slot: Slot) -> u32 {
-        if slot.is_packed() { self.index.packed_place_of(slot).0 } else { self.log.physical_of_page(slot) }
-    }
-
-    /// Page of its segment where a block that is stored as a page lies, and for any other the page where its stored bytes begin.
-    #[inline]
-    pub(super) fn page_of(&self, slot: Slot) -> u32 {
-        if slot.is_packed() { self.index.stored(slot).place / UNITS_A_PAGE } else { self.log.page_of(slot) }
-    }
-
-    /// Where a block that is stored as a page lies on the SSD, in bytes.
-    #[inline]
-    pub(super) fn offset_bytes(&self, slot: Slot) -> u64 {
-        if slot.is_packed() { self.log.page_offset_bytes(self.seq_of(slot), self.page_of(slot)) } else { self.log.offset_bytes(slot) }
+    pub(super) fn place_of(&self, slot: Slot) -> Place {
+        self.store.place(slot, slot.is_packed().then(|| self.index.stored(slot).place))
     }
 
     /// Whether a block that is stored as a page lies `ahead` pages behind another.
@@ -75,32 +58,13 @@ impl Shard {
         if !slot.is_packed() && !first.is_packed() {
             return slot.0 == first.0 + ahead;
         }
-        self.is_page(slot) && self.physical_of(slot) == self.physical_of(first) && self.page_of(slot) == self.page_of(first) + ahead
+        let (place, first) = (self.place_of(slot), self.place_of(first));
+        self.is_page(slot) && place.at == first.at && place.page == first.page + ahead
     }
 
     /// Whether the record in this slot survives a power cut.
     pub(super) fn is_durable(&self, slot: Slot) -> bool {
         let placed = !slot.is_packed() || self.index.stored(slot).place != PLACE_UNKNOWN;
-        placed && self.log.is_page_durable(self.seq_of(slot), self.page_of(slot))
-    }
-
-    /// The slots of a segment that can hold something, plain ones first.
-    pub(super) fn slots_of(&self, seq: u64) -> impl Iterator<Item = Slot> + use<> {
-        let physical = self.log.space().physical(seq);
-        let packed_len = self.index.packed_len(physical);
-        let first = self.index.packed_slot(physical, 0);
-        self.log.slots_of(seq).map(Slot).chain((0..packed_len).map(move |ordinal| Slot(first.0 + ordinal)))
-    }
-
-    /// The number of a record in its segment, as notes name it.
-    pub(super) fn ordinal_of(&self, slot: Slot) -> u32 {
-        if !slot.is_packed() {
-            return self.log.page_of(slot);
-        }
-        let ordinal = self.index.packed_place_of(slot).1;
-        format::packed::PACKED_ORDINAL | if mutants::active(62) { ordinal.saturating_sub(1) } else { ordinal }
+        placed && self.place_of(slot).safety == Safety::Durable
     }
 }
-
-/// Places of packed payloads count in these.
-const UNITS_A_PAGE: u32 = BLOCK_BYTES as u32 / format::packed::PLACE_UNIT_BYTES;

@@ -8,12 +8,12 @@ use super::read::SsdPart;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
 use crate::api::{IoError, IoKind, Op as OpKind, Origin, Outcome, Reply, Request, Target};
-use crate::index::Slot;
 use crate::key::Key;
 use crate::locks::Kind;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::Arrival;
+use crate::store::{Place, RegionId};
 use crate::trail::Happened;
 use page::{PageMutVec, PageVec};
 use smallvec::smallvec;
@@ -23,8 +23,8 @@ use types::{BLOCK_BYTES, BLOCK_SECTORS};
 pub struct QuickRead {
     id: u64,
     key: Key,
-    /// The segment that is pinned meanwhile.
-    seq: u64,
+    /// The region that is read.
+    region: RegionId,
     proof: Proof,
     /// Within the block.
     first_sector: u8,
@@ -40,7 +40,7 @@ impl Shard {
         if first_sector + u64::from(request.sectors) > BLOCK_SECTORS
             || request.bypass.is_some()
             || request.origin.is_own()
-            || self.log.is_failed()
+            || self.loss.is_ssd_failed()
         {
             return false;
         }
@@ -51,7 +51,7 @@ impl Shard {
         let key = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
         let Some(slot) = self.index.get(key).filter(|_| self.ram.get(key).is_none()) else { return false };
         let meta = self.index.meta(slot);
-        if meta.partial || !self.is_page(slot) || self.log.page_in_flight(slot).is_some() {
+        if meta.partial || !self.is_page(slot) || self.store.in_flight().page(slot).is_some() {
             return false;
         }
         let Some(page) = self.config.pool.allocate() else { return false };
@@ -63,30 +63,25 @@ impl Shard {
         volume.quick_reads += 1;
         self.quick_reads += 1;
         let copy = self.touch_on_ssd(key, slot, false, 1, false).enter;
+        let Place { region, offset_bytes, .. } = self.place_of(slot);
+        self.store.readers().begin(region);
         let read = QuickRead {
             id: request.id,
             key,
-            seq: self.pin(slot),
+            region,
             proof: self.proof_of(slot),
             first_sector: first_sector as u8,
             sectors: request.sectors as u8,
             copy,
         };
-        let span = Span { target: Target::Ssd, offset_bytes: self.offset_bytes(slot), length_bytes: BLOCK_BYTES, background: false };
+        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
         self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), Context::QuickRead(read));
         true
     }
 
-    /// Keeps the slot's segment from being written anew; gives the segment.
-    fn pin(&mut self, slot: Slot) -> u64 {
-        let seq = self.seq_of(slot);
-        self.log.space_mut().pin(seq);
-        seq
-    }
-
     /// The block has been read.
     pub(super) fn quick_read_done(&mut self, read: QuickRead, result: Result<(), IoError>, mut pages: PageMutVec) {
-        let QuickRead { id, key, seq, proof, copy, .. } = read;
+        let QuickRead { id, key, region, proof, copy, .. } = read;
         // Those who starved go before those who wait for this block, as on the long way.
         self.wake_starved();
         self.quick_reads -= 1;
@@ -98,7 +93,7 @@ impl Shard {
             return;
         }
         let may_keep = reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
-        self.log.space_mut().unpin(seq);
+        self.store.readers().end(region);
         let page = pages.pop().expect("one block was read").freeze();
         if let Some(arrival) = copy.filter(|_| may_keep)
             && self.index.get(key).is_some_and(|slot| !self.index.meta(slot).partial)
@@ -113,7 +108,7 @@ impl Shard {
     }
 
     fn quick_read_failed(&mut self, read: QuickRead, result: Result<(), IoError>, pages: PageMutVec) {
-        let QuickRead { id, key, seq, proof, first_sector, sectors, copy } = read;
+        let QuickRead { id, key, region, proof, first_sector, sectors, copy } = read;
         let mut op = Op::new(Request::new(
             id,
             key.volume(),
@@ -128,7 +123,7 @@ impl Shard {
         op.read = smallvec![ReadBlock { copy, ..ReadBlock::default() }];
         let op = self.ops.add(op);
         // Of one block: nothing is read again.
-        let part = SsdPart { op, first: 0, overlay: false, seq, offset_bytes: 0, proofs: smallvec![proof] };
+        let part = SsdPart { op, first: 0, overlay: false, region, offset_bytes: 0, proofs: smallvec![proof] };
         self.ssd_read(part, result, pages);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The order of steps is that of [`super::write_backing`], for all blocks of the range that lie in this shard:
 //! 1. *Hold.* The range is locked. Destage begins nothing in it any more, and what it has under way there ends. Clean cached versions are
-//!    made void: RAM at once, the log by `Invalidate` records that are durable before the answer. The records of dirty versions are durable too.
+//!    made void: RAM at once, the store by `Invalidate` records that are durable before the answer. The records of dirty versions are durable too.
 //! 2. *Write*, in one shard, when all hold the range: one I/O to the backing device; durable if any shard has dirty blocks in the range.
 //! 3. *Settle*, if there are dirty blocks in the range, in any shard: the dirty versions of what was written are made void.
 //! 4. *Release.* The range is unlocked. Dirty versions of what was not written stay the newest.
@@ -22,10 +22,10 @@ use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RangeReply, RangeStep, 
 use crate::front::home_of;
 use crate::key::{ExtentKey, Key};
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::presence::Found;
+use crate::store::{Purpose, Store, Urgency};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -183,7 +183,7 @@ impl Shard {
             self.fail(id, RequestError::Io);
             return;
         }
-        if self.log.is_failed() && !self.may_write_past(id) {
+        if self.loss.is_ssd_failed() && !self.may_write_past(id) {
             return;
         }
         let range = keys_of(&self.ops.get(id).request);
@@ -212,15 +212,15 @@ impl Shard {
         let mut group = self.ops.get(id).group.max(self.unsettled_in(&range));
         if self.dirty_extent_in(&range).is_some() && !mutants::active(47) {
             // Their records must be durable before the backing device changes: see `make_void`.
-            group = self.log.last_group();
+            group = self.store.commits().last();
         }
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             // It makes nothing durable any more, and nobody will believe it.
             group = 0;
         }
         let op = self.ops.get_mut(id);
         (op.phase, op.group) = (Phase::RangeVoid, group);
-        if mutants::active(44) || !self.log.wait_durable(group, id) {
+        if mutants::active(44) || !self.store.commits_mut().wait_durable(group, id) {
             self.ready.push_back(id);
         }
     }
@@ -255,14 +255,14 @@ impl Shard {
                     return false;
                 }
             }
-            if dirty.is_none() && !self.log.is_failed() {
+            if dirty.is_none() && !self.loss.is_ssd_failed() {
                 self.presence.is_empty_now(extent);
             }
             self.ranges.of(id).from = Key(extent.key(0).0 + EXTENT_BLOCKS);
         }
     }
 
-    /// False if it waits, for the next slice or for room in the log.
+    /// False if it waits, for the next slice or for room in the store.
     fn void_clean_block(&mut self, id: OpId, key: Key) -> bool {
         let on_ssd = self.index.get(key).is_some();
         let in_ram = self.ram.get(key).is_some();
@@ -270,13 +270,13 @@ impl Shard {
         if !self.ranges.may_go_on(self.now_ns, id, steps) {
             return false;
         }
-        if on_ssd && !self.log.is_failed() {
-            // Of so many records none may take the room that the cleaner needs to make more.
-            if !self.has_room_for_clean() {
+        if on_ssd && !self.loss.is_ssd_failed() {
+            // Of so many records none may take the room that eviction needs to make more.
+            if !self.store.has_room(Purpose::Clean) {
                 self.starved.push_back(id);
                 return false;
             }
-            let group = self.log_invalidate(key, Urgency::Durable);
+            let group = self.store_void(key, Urgency::Durable);
             self.unsettled.insert(key, group);
             self.ops.get_mut(id).group = group;
         }
@@ -287,7 +287,7 @@ impl Shard {
     /// The newest group with an `Invalidate` record of the range that nobody waited for; 0 if there is none.
     fn unsettled_in(&self, range: &Range<Key>) -> u64 {
         if self.unsettled.len() > UNSETTLED_LOOKS_MAX {
-            return self.log.last_group();
+            return self.store.commits().last();
         }
         self.unsettled.iter().filter(|(key, _)| range.contains(key)).map(|(_, group)| *group).max().unwrap_or(0)
     }
@@ -302,7 +302,7 @@ impl Shard {
     /// The range is void, durably: the front hears that it is held.
     pub(super) fn range_is_void(&mut self, id: OpId) {
         let op = self.ops.get_mut(id);
-        if op.group > self.log.durable() && !mutants::active(44) {
+        if op.group > self.store.commits().durable() && !mutants::active(44) {
             // The SSD failed under the records: go on without it once the host has written that down.
             op.phase = Phase::Start;
             let held = self.ranges.of(id);
@@ -400,7 +400,7 @@ impl Shard {
         let op = self.ops.get_mut(id);
         op.phase = Phase::RangeSettled;
         let (group, fua) = (op.group, op.request.fua);
-        let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
+        let waits = if fua { self.store.commits_mut().wait_durable(group, id) } else { self.store.commits_mut().wait_complete(group, id) };
         if !waits {
             self.ready.push_back(id);
         }
@@ -418,24 +418,24 @@ impl Shard {
                 if !self.ranges.may_go_on(self.now_ns, id, STEPS_A_BLOCK) {
                     return false;
                 }
-                if self.log.is_failed() {
+                if self.loss.is_ssd_failed() {
                     assert!(self.ops.get(id).past_ssd, "what is written past the SSD is recorded");
                     self.forget_past(key);
                     continue;
                 }
-                if !self.has_room_for_clean() {
+                if !self.store.has_room(Purpose::Clean) {
                     self.starved.push_back(id);
                     return false;
                 }
                 self.drop_from_ram(key);
-                let group = self.log_invalidate(key, urgency);
+                let group = self.store_void(key, urgency);
                 self.unsettled.insert(key, group);
                 self.ops.get_mut(id).group = group;
                 // As good as a note that the block came home, and whoever leaves write-back waits for it alike.
                 let volume = self.volume_of(key);
                 volume.note_group = volume.note_group.max(group);
             }
-            if !self.log.is_failed() {
+            if !self.loss.is_ssd_failed() {
                 self.presence.is_empty_now(extent);
             }
         }
@@ -452,7 +452,7 @@ impl Shard {
     pub(super) fn finish_range(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let (group, fua, kind, index) = (op.group, op.request.fua, op.request.op, op.request.volume);
-        let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
+        let safe = if fua { self.store.commits().durable() >= group } else { self.store.commits().complete() >= group };
         if !safe {
             // The SSD failed under the records: old versions could come back after a restart.
             return self.answer_settled(id, Ok(()), RangeReply::Again);
@@ -473,7 +473,7 @@ impl Shard {
             }
         }
         let volume = self.volume_of(Key::new(index, 0));
-        volume.log_group = volume.log_group.max(group);
+        volume.stored_group = volume.stored_group.max(group);
         if settles {
             self.ops.get_mut(id).group = 0;
             return self.answer_settled(id, Ok(()), RangeReply::Settled);

@@ -13,11 +13,11 @@ use crate::api::{Event, IoError, IoKind, Origin, Outcome, Reply, Request, Reques
 use crate::index::Slot;
 use crate::key::Key;
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Access, Arrival, Place};
 use crate::ram::RamBlock;
+use crate::store::{Place as SsdPlace, Purpose, RegionId, Store, Urgency};
 use crate::trail::Happened;
 use alloc::vec::Vec;
 use page::{PageMut, PageMutVec, PageVec};
@@ -30,8 +30,8 @@ pub struct SsdPart {
     pub(super) first: usize,
     /// Only to be laid over the backing device's data.
     pub(super) overlay: bool,
-    /// The segment that is pinned meanwhile.
-    pub(super) seq: u64,
+    /// The region that is read.
+    pub(super) region: RegionId,
     /// Where on the SSD.
     pub(super) offset_bytes: u64,
     pub(super) proofs: SmallVec<[Proof; 1]>,
@@ -139,17 +139,17 @@ impl Shard {
             return Source::Here(block.page.clone());
         }
         let Some(slot) = self.index.get(key) else { return Source::Backing };
-        if !self.index.meta(slot).dirty && (!use_clean || self.log.is_failed()) {
+        if !self.index.meta(slot).dirty && (!use_clean || self.loss.is_ssd_failed()) {
             return Source::Backing;
         }
         if !self.is_page(slot) {
             // Always whole. In flight it is still as it came.
-            let in_memory = self.log.page_in_flight(slot).cloned().or_else(|| self.packed_in_memory(slot));
+            let in_memory = self.store.in_flight().page(slot).cloned().or_else(|| self.packed_in_memory(slot));
             return in_memory.map_or(Source::Packed(slot), Source::Here);
         }
         let mask = self.mask_of(key, slot);
         let whole = need & !mask == 0;
-        match (self.log.page_in_flight(slot), whole) {
+        match (self.store.in_flight().page(slot), whole) {
             (Some(page), true) => Source::Here(page.clone()),
             (Some(page), false) => Source::Overlay(page.clone(), mask),
             (None, _) => Source::Ssd { slot, mask, overlay: !whole },
@@ -240,19 +240,14 @@ impl Shard {
         buffers: &mut Vec<PageMut>,
     ) {
         let slot = slots.clone().next().expect("a run has blocks");
-        let seq = self.seq_of(slot);
-        self.log.space_mut().pin(seq);
+        let SsdPlace { region, offset_bytes, .. } = self.place_of(slot);
+        self.store.readers().begin(region);
         let proofs: SmallVec<[Proof; 1]> = slots.map(|slot| self.proof_of(slot)).collect();
         let count = proofs.len();
         let pages: PageMutVec = buffers.drain(buffers.len() - count..).collect();
-        let span = Span {
-            target: Target::Ssd,
-            offset_bytes: self.offset_bytes(slot),
-            length_bytes: count as u64 * BLOCK_BYTES,
-            background: false,
-        };
+        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: count as u64 * BLOCK_BYTES, background: false };
         self.ops.get_mut(id).pending += 1;
-        let part = SsdPart { op: id, first, overlay, seq, offset_bytes: span.offset_bytes, proofs };
+        let part = SsdPart { op: id, first, overlay, region, offset_bytes, proofs };
         self.out.io(span, IoKind::Read(pages), Context::ReadSsd(part));
     }
 
@@ -290,10 +285,10 @@ impl Shard {
     pub(super) fn ssd_read(&mut self, part: SsdPart, result: Result<(), IoError>, pages: PageMutVec) {
         if result.is_err() && pages.len() > 1 && !mutants::active(71) {
             self.read_part_singly(&part, pages);
-            self.log.space_mut().unpin(part.seq);
+            self.store.readers().end(part.region);
             return self.part_done(part.op);
         }
-        self.log.space_mut().unpin(part.seq);
+        self.store.readers().end(part.region);
         if self.is_overtaken(part.op) {
             return self.part_done(part.op);
         }
@@ -367,8 +362,8 @@ impl Shard {
 
     /// The record of a clean block must not come back after a restart over a backing device that changed meanwhile.
     pub(super) fn void_bad_copy(&mut self, key: Key) {
-        if self.index.get(key).is_some() && self.log.has_room() {
-            let group = self.log_invalidate(key, Urgency::By(self.now_ns));
+        if self.index.get(key).is_some() && self.store.has_room(Purpose::Any) {
+            let group = self.store_void(key, Urgency::By(self.now_ns));
             self.unsettled.insert(key, group);
         }
     }
@@ -473,7 +468,7 @@ impl Shard {
             (false, false) => Outcome::RamHit,
         };
         let blocks_read = core::mem::take(&mut op.read);
-        if op.missed && !bypass && self.log.is_failed() {
+        if op.missed && !bypass && self.loss.is_ssd_failed() {
             self.turn_away(id, BypassReason::Degraded);
         }
         self.note(id, outcome);
@@ -514,7 +509,7 @@ impl Shard {
         (key.block() + 1) * BLOCK_BYTES <= volume.size_bytes
     }
 
-    /// A block was read from the SSD or written into the log: RAM may keep a copy.
+    /// A block was read from the SSD or written into the store: RAM may keep a copy.
     pub(super) fn keep_copy(&mut self, key: Key, page: &page::Page, arrival: Option<Arrival>) {
         if self.ram.replace(key, page) {
             if let Some(block) = self.ram.get(key) {

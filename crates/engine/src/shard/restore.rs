@@ -49,7 +49,7 @@ enum Found {
     },
 }
 
-/// Bit of an ordinal in a segment that says that a packed record is meant, not a page.
+/// Bit of an ordinal in a region that says that a packed record is meant, not a page.
 const PACKED_ORDINAL: u32 = 1 << 31;
 
 /// See the module.
@@ -68,20 +68,20 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Nothing, for a log with that many plain slots, in segments of that many pages.
+    /// Nothing, for a store with that many plain slots, in regions of that many pages.
     ///
     /// # Panics
     /// If there is no memory for its index.
-    pub fn new(slots: u32, pages_per_segment: u32) -> Restored {
-        Restored::with_index(Index::new(slots, pages_per_segment))
+    pub fn new(slots: u32, region_pages: u32) -> Restored {
+        Restored::with_index(Index::new(slots, region_pages))
     }
 
     /// The same.
     ///
     /// # Errors
     /// [`NoMemory`] if there is none for its index.
-    pub fn try_new(slots: u32, pages_per_segment: u32) -> Result<Restored, NoMemory> {
-        Index::try_new(slots, pages_per_segment).map(Restored::with_index)
+    pub fn try_new(slots: u32, region_pages: u32) -> Result<Restored, NoMemory> {
+        Index::try_new(slots, region_pages).map(Restored::with_index)
     }
 
     /// The same in an index that is empty.
@@ -99,15 +99,15 @@ impl Restored {
         }
     }
 
-    /// The slot of a record by its ordinal in a physical segment: its page, or, with bit 31 set, the count of packed records before it.
-    pub fn slot_of(&self, physical: u32, ordinal_in_segment: u32) -> Slot {
-        if ordinal_in_segment & PACKED_ORDINAL != 0 {
-            return self.index.packed_slot(physical, ordinal_in_segment & !PACKED_ORDINAL);
+    /// The slot of a record by its ordinal in a region: its page, or, with bit 31 set, the count of packed records before it.
+    pub fn slot_of(&self, at: u32, ordinal: u32) -> Slot {
+        if ordinal & PACKED_ORDINAL != 0 {
+            return self.index.packed_slot(at, ordinal & !PACKED_ORDINAL);
         }
-        Slot(physical * self.index.pages_per_segment() + ordinal_in_segment)
+        Slot(at * self.index.pages_per_region() + ordinal)
     }
 
-    /// No record of the log names an object of this number or above.
+    /// No record of the store names an object of this number or above.
     pub fn objects_end_before(&mut self, next_object: u64) {
         self.next_object = next_object;
     }

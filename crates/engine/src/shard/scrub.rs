@@ -1,11 +1,11 @@
-//! What lies in a segment compared with its checksums, for a check of the pool while it serves.
+//! What lies in a region compared with its checksums, for a check of the pool while it serves.
 //!
-//! One segment a command, so that whoever asks sees how far it is, and can stop and go on. Every cached block whose newest version lies there is read
+//! One region a command, so that whoever asks sees how far it is, and can stop and go on. Every cached block whose newest version lies there is read
 //! from the SSD, whatever RAM has of it; neither RAM nor heat changes. One small read is on its way at a time, and after each the shard leaves
 //! the SSD alone for three times as long as the read took: clients lose at most a quarter of one queue place. A bad block is treated as if a client
 //! had met it: a clean one is made void, a dirty one is told and kept.
 //!
-//! What moves meanwhile needs no look: the cleaner has read and compared what it appended again, and what is new is in memory until it is written.
+//! What moves meanwhile needs no look: eviction has read and compared what it appended again, and what is new is in memory until it is written.
 
 use super::fetch::{Unfetched, Wanted};
 use super::proof::Proof;
@@ -15,6 +15,7 @@ use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
 use crate::outbox::Span;
+use crate::store::{Place, RegionId, Safety, Store};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::PageMutVec;
@@ -33,7 +34,7 @@ const NO_PAGES_NS: u64 = 1_000_000;
 /// Addresses of bad dirty blocks that are remembered; further ones are only counted.
 pub const SCRUB_BAD_MAX: usize = 16;
 
-/// What a look through one segment has found.
+/// What a look through one region has found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scrubbed {
     /// Blocks that were compared.
@@ -53,11 +54,12 @@ struct Looked {
     slot: Slot,
     proof: Proof,
     page: u32,
+    offset_bytes: u64,
 }
 
 /// A run of pages being read.
 pub struct ScrubRead {
-    seq: u64,
+    region: RegionId,
     first_page: u32,
     looked: Vec<Looked>,
 }
@@ -66,7 +68,8 @@ pub struct ScrubRead {
 #[derive(Default)]
 pub struct Scrub {
     token: Option<u64>,
-    seq: u64,
+    /// The region that is looked through.
+    region: Option<RegionId>,
     /// Blocks stored as pages, by page.
     pages: VecDeque<Slot>,
     packed: VecDeque<Slot>,
@@ -112,35 +115,29 @@ impl Scrub {
 }
 
 impl Shard {
-    /// What the last segment's look has found so far.
+    /// What the last region's look has found so far.
     pub fn scrubbed(&self) -> &Scrubbed {
         &self.scrub.found
     }
 
-    /// Begins with the physical segment. The answer may come at once.
-    pub(super) fn begin_scrub(&mut self, token: u64, physical: u32) -> Result<(), CommandFailure> {
+    /// Begins with the region at this place. The answer may come at once.
+    pub(super) fn begin_scrub(&mut self, token: u64, at: u32) -> Result<(), CommandFailure> {
         if self.quiescing {
             return Err(CommandFailure::Stopped);
         }
         if self.scrub.token.is_some() {
             return Err(CommandFailure::AnotherCheck);
         }
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             return Err(CommandFailure::SsdFailed);
         }
         let rest_until_ns = self.scrub.rest_until_ns;
         self.scrub = Scrub { token: Some(token), rest_until_ns, ..Scrub::default() };
-        if u64::from(physical) >= self.log.space().segments() {
-            return Ok(());
-        }
-        let seq = self.log.space().seq_at(physical);
-        if seq == 0 || self.log.space().physical(seq) != physical {
-            return Ok(());
-        }
+        let Some(region) = self.store.region(at) else { return Ok(()) };
         let cached = |slot: &Slot| self.index.key_of(*slot).is_some_and(|key| self.volume(key.volume()).is_some());
-        let (mut pages, packed): (Vec<Slot>, Vec<Slot>) = self.slots_of(seq).filter(cached).partition(|slot| self.is_page(*slot));
-        pages.sort_by_key(|slot| self.page_of(*slot));
-        (self.scrub.seq, self.scrub.pages, self.scrub.packed) = (seq, pages.into(), packed.into());
+        let (mut pages, packed): (Vec<Slot>, Vec<Slot>) = region.slots(&self.index).filter(cached).partition(|slot| self.is_page(*slot));
+        pages.sort_by_key(|slot| self.place_of(*slot).page);
+        (self.scrub.region, self.scrub.pages, self.scrub.packed) = (Some(region.id), pages.into(), packed.into());
         Ok(())
     }
 
@@ -154,7 +151,7 @@ impl Shard {
             self.scrub.token = None;
             return Some((token, self.scrub.stopped.map_or(Ok(()), Err)));
         }
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             self.scrub.stop(CommandFailure::SsdFailed);
             return self.scrub();
         }
@@ -175,15 +172,15 @@ impl Shard {
 
     /// The block in the slot, if it is there to be read: not of a volume that goes, nor on its way to the SSD (nor before it, without a place).
     fn scrubbable(&self, slot: Slot) -> Option<Looked> {
-        if self.seq_of(slot) != self.scrub.seq {
+        let key = self.index.key_of(slot)?;
+        let Place { region, page, offset_bytes, safety, .. } = self.place_of(slot);
+        if Some(region) != self.scrub.region {
             return None;
         }
-        let key = self.index.key_of(slot)?;
         if self.volume(key.volume()).is_none_or(|volume| volume.detaching) {
             return None;
         }
-        let page = self.page_of(slot);
-        self.log.is_page_complete(self.scrub.seq, page).then(|| Looked { key, slot, proof: self.proof_of(slot), page })
+        (safety >= Safety::Complete).then(|| Looked { key, slot, proof: self.proof_of(slot), page, offset_bytes })
     }
 
     /// Reads the next run of pages, gaps included. False if there are no pages to read into.
@@ -202,23 +199,18 @@ impl Shard {
             self.scrub.pages.pop_front();
         }
         let (Some(first), Some(last)) = (looked.first(), looked.last()) else { return true };
-        let (first_page, count) = (first.page, last.page + 1 - first.page);
+        let (first_page, offset_bytes, count) = (first.page, first.offset_bytes, last.page + 1 - first.page);
         let Some(buffers) = self.allocate(count as usize) else {
             looked.iter().rev().for_each(|one| self.scrub.pages.push_front(one.slot));
             return false;
         };
         self.scrub.singly = self.scrub.singly.saturating_sub(1);
-        let seq = self.scrub.seq;
-        self.log.space_mut().pin(seq);
+        let region = self.scrub.region.expect("a region is looked through");
+        self.store.readers().begin(region);
         self.scrub.in_flight += 1;
-        let span = Span {
-            target: Target::Ssd,
-            offset_bytes: self.log.page_offset_bytes(seq, first_page),
-            length_bytes: u64::from(count) * BLOCK_BYTES,
-            background: true,
-        };
+        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: u64::from(count) * BLOCK_BYTES, background: true };
         let pages: PageMutVec = buffers.into_iter().collect();
-        self.out.io(span, IoKind::Read(pages), Context::Scrub(ScrubRead { seq, first_page, looked }));
+        self.out.io(span, IoKind::Read(pages), Context::Scrub(ScrubRead { region, first_page, looked }));
         true
     }
 
@@ -237,7 +229,7 @@ impl Shard {
 
     /// A run of pages has been read, or not.
     pub(super) fn scrub_read(&mut self, read: ScrubRead, result: Result<(), IoError>, pages: PageMutVec) {
-        self.log.space_mut().unpin(read.seq);
+        self.store.readers().end(read.region);
         if result.is_err() && read.looked.len() > 1 {
             // Which of them it was a check that was stopped does not ask any more, and believes it of none.
             if self.scrub.stopped.is_none() {

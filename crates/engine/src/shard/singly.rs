@@ -6,6 +6,7 @@ use super::read::SsdPart;
 use super::{Context, Shard};
 use crate::api::{IoKind, Target};
 use crate::outbox::Span;
+use crate::store::RegionId;
 use page::PageMutVec;
 use smallvec::SmallVec;
 use types::BLOCK_BYTES;
@@ -15,8 +16,8 @@ use types::BLOCK_BYTES;
 pub struct DestagePart {
     /// The run.
     pub run: u32,
-    /// The segment that is pinned meanwhile.
-    pub seq: u64,
+    /// The region that is read.
+    pub region: RegionId,
     /// The first of the blocks read, counted in the run.
     pub first: usize,
     /// Where on the SSD.
@@ -31,8 +32,8 @@ impl Shard {
         for (ahead, page) in pages.into_iter().enumerate() {
             let offset_bytes = part.offset_bytes + ahead as u64 * BLOCK_BYTES;
             let proofs = SmallVec::from_buf([part.proofs[ahead]]);
-            let one = SsdPart { op: part.op, first: part.first + ahead, overlay: part.overlay, seq: part.seq, offset_bytes, proofs };
-            self.log.space_mut().pin(part.seq);
+            let one = SsdPart { op: part.op, first: part.first + ahead, overlay: part.overlay, region: part.region, offset_bytes, proofs };
+            self.store.readers().begin(part.region);
             let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
             self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), Context::ReadSsd(one));
         }
@@ -44,7 +45,7 @@ impl Shard {
         let count = pages.len() as u32;
         for (ahead, page) in pages.into_iter().enumerate() {
             let offset_bytes = part.offset_bytes + ahead as u64 * BLOCK_BYTES;
-            self.log.space_mut().pin(part.seq);
+            self.store.readers().begin(part.region);
             let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: true };
             let context = Context::DestageRead(DestagePart { first: part.first + ahead, offset_bytes, ..part });
             self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), context);

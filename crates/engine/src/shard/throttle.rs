@@ -1,4 +1,4 @@
-//! Writes into the log that wait for room, and how fast they get it.
+//! Writes into the store that wait for room, and how fast they get it.
 //!
 //! Each volume has a queue of its own, so that one that is at its dirty limit holds up no other; they take turns. Before a limit is
 //! reached, writes are slowed down to what destage really achieves: near it they go in at just that rate, beyond that more

@@ -15,7 +15,7 @@ use types::{SECTOR_BYTES, VolumeId};
 
 /// See the module.
 pub struct Volume {
-    /// Its number in the log.
+    /// Its number in the store.
     pub id: VolumeId,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -46,7 +46,7 @@ pub struct Volume {
     /// Reads of it that are on their way without an entry in the table of requests.
     pub quick_reads: u32,
     /// The last group with a record that an acknowledged write of this volume rests on.
-    pub log_group: u64,
+    pub stored_group: u64,
     /// The newest group with a record that a block of it is not dirty any more: a note that it came home, or that it is void.
     pub note_group: u64,
     /// Which writes somebody waits for.
@@ -113,8 +113,8 @@ pub struct FlushWaiter {
 pub struct Backing {
     /// Writes completed, counted.
     pub written: u64,
-    /// The last of them that a client's flush has to cover: a client's own, past the log, and not durable by itself. What destage writes stays
-    /// dirty, and so safe in the log, until destage's own flush.
+    /// The last of them that a client's flush has to cover: a client's own, past the store, and not durable by itself. What destage writes stays
+    /// dirty, and so safe in the store, until destage's own flush.
     pub owed: u64,
     /// As many of them are known to be durable.
     pub flushed: u64,
@@ -123,7 +123,7 @@ pub struct Backing {
     /// Who waits until so many writes are durable.
     pub waiters: Vec<FlushWaiter>,
     /// Extents written since the last flush, with the count of the write: what a power cut may still undo. A clean block of such an extent
-    /// must not enter the log, which would keep it while the backing device falls back to an older version.
+    /// must not enter the store, which would keep it while the backing device falls back to an older version.
     pub unflushed: Map<ExtentKey, u64>,
     /// The same for ranges of extents.
     unflushed_ranges: Vec<(Range<ExtentKey>, u64)>,
@@ -163,16 +163,16 @@ impl Volume {
             cached_blocks: 0,
             ram_blocks: 0,
             quick_reads: 0,
-            log_group: 0,
+            stored_group: 0,
             note_group: 0,
             awaited: Awaited::default(),
             backing: Backing::default(),
         }
     }
 
-    /// It is the same volume as this one was: what its clients were told depends on the same groups of the log, and on the same SSD.
+    /// It is the same volume as this one was: what its clients were told depends on the same groups of the store, and on the same SSD.
     pub fn depends_like(&mut self, before: &Volume) {
-        (self.log_group, self.note_group) = (before.log_group, before.note_group);
+        (self.stored_group, self.note_group) = (before.stored_group, before.note_group);
         (self.past_ssd, self.said_nothing_dirty) = (before.past_ssd, before.said_nothing_dirty);
     }
 

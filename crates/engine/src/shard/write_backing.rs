@@ -2,11 +2,11 @@
 //!
 //! Order of steps, for the blocks the request touches:
 //! 1. No destage of them is on its way to the backing device any more; dirty blocks that are covered only in part are brought home first.
-//! 2. Clean cached versions are made void: RAM at once, the log by `Invalidate` records that are *durable* before step 3. A crash
+//! 2. Clean cached versions are made void: RAM at once, the store by `Invalidate` records that are *durable* before step 3. A crash
 //!    from here on finds them uncached and reads the backing device.
 //! 3. The backing device is written, with the client's FUA; over dirty blocks always with FUA, since step 4 relies on it.
 //! 4. Dirty versions that the request covers whole are made void *after* step 3: until the backing device has the new data, the
-//!    log holds the only copy of the acknowledged old data. A crash between 3 and 4 finds the old version dirty: the write, not
+//!    store holds the only copy of the acknowledged old data. A crash between 3 and 4 finds the old version dirty: the write, not
 //!    acknowledged yet, is lost as a whole. The records are complete (durable for FUA) before the acknowledgement.
 //! 5. Write-through: the new data may enter RAM, and from there the SSD.
 
@@ -15,9 +15,9 @@ use super::{Context, Phase, Shard};
 use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
 use crate::key::Key;
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
+use crate::store::{Purpose, Store, Urgency};
 use alloc::vec::Vec;
 use page::PageVec;
 use types::{BypassReason, Mode, SECTOR_BYTES};
@@ -28,21 +28,21 @@ impl Shard {
         let op = self.ops.get(id);
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
         let mode = self.mode_of_write(op.first);
-        let degraded = self.log.is_failed();
-        let too_large_for_log = mode == Mode::WriteBack && !self.fits_log(op.blocks);
+        let degraded = self.loss.is_ssd_failed();
+        let too_large_for_store = mode == Mode::WriteBack && !self.fits_store(op.blocks);
         let crowded = op.request.in_burst && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
         let bypass = op.request.bypass.or(crowded.then_some(BypassReason::NoSpace));
-        let case = Case { mode, op: op.request.op, bypass, degraded, too_large_for_log };
+        let case = Case { mode, op: op.request.op, bypass, degraded, too_large_for_store };
         if volume.backing.failed {
             self.fail(id, RequestError::Io);
             return;
         }
         let reason = match (way(case), mode) {
-            (Way::Log, _) => return self.begin_log_write(id),
+            (Way::Store, _) => return self.begin_store_write(id),
             _ if crowded => case.bypass,
             _ if case.bypass.is_some() => None,
             _ if degraded => Some(BypassReason::Degraded),
-            _ if too_large_for_log => Some(BypassReason::NoSpace),
+            _ if too_large_for_store => Some(BypassReason::NoSpace),
             (_, Mode::WriteAround) => Some(BypassReason::WriteAround),
             (_, Mode::PassThrough) => Some(BypassReason::PassThrough),
             _ => None,
@@ -62,7 +62,7 @@ impl Shard {
             self.fail(id, RequestError::Io);
             return;
         }
-        if self.log.is_failed() && !self.may_write_past(id) {
+        if self.loss.is_ssd_failed() && !self.may_write_past(id) {
             return;
         }
         let op = self.ops.get(id);
@@ -78,7 +78,7 @@ impl Shard {
             }
         }
         let cached = keys.iter().any(|key| self.index.get(*key).is_some());
-        if cached && !self.log.is_failed() && !self.has_room_to_void() {
+        if cached && !self.loss.is_ssd_failed() && !self.store.has_room(Purpose::Void) {
             self.starved.push_back(id);
             return;
         }
@@ -89,7 +89,7 @@ impl Shard {
         let mut group = 0;
         for (index, key) in keys.iter().enumerate() {
             if self.dirty.contains(*key) {
-                // Stays readable in the log until the backing device has the new data; and no destage may carry the old data
+                // Stays readable in the store until the backing device has the new data; and no destage may carry the old data
                 // there meanwhile.
                 if !mutants::active(46) {
                     self.shielded.insert(*key);
@@ -101,9 +101,9 @@ impl Shard {
                 op.shielded.push(*key);
                 // Its record must be durable before the backing device changes: else a crash could bring back an older clean record of
                 // the block, over a backing device that is newer.
-                if !self.log.is_failed() && !mutants::active(47) {
-                    let last = self.log.last_group();
-                    self.log.want_durable(last);
+                if !self.loss.is_ssd_failed() && !mutants::active(47) {
+                    let last = self.store.commits().last();
+                    self.store.commits_mut().want_durable(last);
                     group = group.max(last);
                 }
                 continue;
@@ -115,24 +115,24 @@ impl Shard {
             if in_ram || on_ssd {
                 self.ops.get_mut(id).was_cached[index / 64] |= 1 << (index % 64);
             }
-            if on_ssd && !self.log.is_failed() {
-                if !self.has_room_to_void() {
+            if on_ssd && !self.loss.is_ssd_failed() {
+                if !self.store.has_room(Purpose::Void) {
                     // Half way: what is void stays void, the rest follows when there is room.
                     self.starved.push_back(id);
                     return;
                 }
-                let made = self.log_invalidate(*key, Urgency::Durable);
+                let made = self.store_void(*key, Urgency::Durable);
                 self.unsettled.insert(*key, made);
             }
-            // A failed log makes nothing durable any more, and after `may_write_past` it is not believed: no wait then.
-            if !self.log.is_failed() {
+            // A failed store makes nothing durable any more, and after `may_write_past` it is not believed: no wait then.
+            if !self.loss.is_ssd_failed() {
                 group = group.max(self.unsettled.get(key).copied().unwrap_or(0));
             }
         }
         let op = self.ops.get_mut(id);
         op.phase = Phase::Invalidated;
         op.group = group;
-        if mutants::active(44) || !self.log.wait_durable(group, id) {
+        if mutants::active(44) || !self.store.commits_mut().wait_durable(group, id) {
             self.ready.push_back(id);
         }
     }
@@ -140,7 +140,7 @@ impl Shard {
     /// Step 3.
     pub(super) fn issue_backing_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
-        if op.group > self.log.durable() && !mutants::active(44) {
+        if op.group > self.store.commits().durable() && !mutants::active(44) {
             // The SSD failed under the `Invalidate` records.
             return self.go_past_ssd(id);
         }
@@ -204,7 +204,7 @@ impl Shard {
             self.fail(id, error);
             return;
         }
-        if !op.over_dirty.is_empty() && !self.log.is_failed() && !self.has_room_to_void() {
+        if !op.over_dirty.is_empty() && !self.loss.is_ssd_failed() && !self.store.has_room(Purpose::Void) {
             self.starved.push_back(id);
             return;
         }
@@ -215,7 +215,7 @@ impl Shard {
             self.ops.get_mut(id).over_dirty = keys;
             return;
         }
-        if self.log.is_failed() && !past_ssd && !keys.is_empty() {
+        if self.loss.is_ssd_failed() && !past_ssd && !keys.is_empty() {
             // The old version could come back after a restart. It goes home now, and this write follows it.
             return self.go_past_ssd(id);
         }
@@ -228,13 +228,13 @@ impl Shard {
             if past_ssd {
                 self.forget_past(key);
             } else if self.dirty.contains(key) {
-                if !self.has_room_to_void() {
+                if !self.store.has_room(Purpose::Void) {
                     self.ops.get_mut(id).over_dirty = core::iter::once(key).chain(keys).collect();
                     self.starved.push_back(id);
                     return;
                 }
                 self.drop_from_ram(key);
-                group = self.log_invalidate(key, urgency);
+                group = self.store_void(key, urgency);
                 self.unsettled.insert(key, group);
                 // As good as a note that the block came home, and whoever leaves write-back waits for it alike.
                 let volume = self.volume_of(key);
@@ -245,7 +245,7 @@ impl Shard {
         op.phase = Phase::Settled;
         op.group = op.group.max(group);
         let group = op.group;
-        let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
+        let waits = if fua { self.store.commits_mut().wait_durable(group, id) } else { self.store.commits_mut().wait_complete(group, id) };
         if !waits {
             self.ready.push_back(id);
         }
@@ -255,7 +255,7 @@ impl Shard {
     pub(super) fn finish_backing_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let (group, fua, key) = (op.group, op.request.fua, op.first);
-        let safe = if fua { self.log.durable() >= group } else { self.log.complete() >= group };
+        let safe = if fua { self.store.commits().durable() >= group } else { self.store.commits().complete() >= group };
         if !safe {
             return self.go_past_ssd(id);
         }
@@ -271,9 +271,10 @@ impl Shard {
             }
         }
         let volume = self.volume_of(key);
-        volume.log_group = volume.log_group.max(group);
+        volume.stored_group = volume.stored_group.max(group);
         let op = self.ops.get(id);
-        let around = op.request.bypass.is_some() || op.request.in_burst && op.reason == Some(BypassReason::NoSpace) || self.log.is_failed();
+        let around =
+            op.request.bypass.is_some() || op.request.in_burst && op.reason == Some(BypassReason::NoSpace) || self.loss.is_ssd_failed();
         let outcome = match op.request.op {
             OpKind::Write if !around => Outcome::WriteThrough,
             OpKind::Write => Outcome::Bypass,
@@ -289,7 +290,7 @@ impl Shard {
         let op = self.ops.get(id);
         let volume = self.volume(op.request.volume).expect("a request's volume is attached");
         let through = self.mode_of_write(op.first) == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
-        if !through || self.log.is_failed() || volume.backing.failed || volume.detaching {
+        if !through || self.loss.is_ssd_failed() || volume.backing.failed || volume.detaching {
             return;
         }
         let blocks = op.blocks;

@@ -6,9 +6,9 @@ mod one_page;
 use engine::api::{
     Action, Command, Completion, Event, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target, VolumeOptions,
 };
-use engine::log::LogPlace;
 use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Scrubbed, Shard, ShardConfig};
+use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{Page, PageMutVec, PagePool, PageVec};
@@ -55,7 +55,7 @@ impl Rig {
     fn new() -> Rig {
         let pool = PagePool::new(PAGES_MIN + 1024);
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
-        let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks: 0, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
         let id = VolumeId(1);

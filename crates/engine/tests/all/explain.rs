@@ -2,11 +2,11 @@
 
 use engine::api::{Action, Command, Completion, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, Target, VolumeOptions};
 use engine::index::Slot;
-use engine::log::LogPlace;
 use engine::packer::ContentOptions;
 use engine::shard::{
     DIRTY_MAX_PERMILLE, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig,
 };
+use engine::store::StorePlace;
 use engine::trail::{ENTRIES_PER_BUCKET, Recent};
 use format::Layout;
 use format::checkpoint::LogEnd;
@@ -46,7 +46,7 @@ impl Rig {
             found.add(RecoveredBlock { volume: VOLUME, block, slot, dirty: true, mask, checksum, stored });
         }
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
-        let place = LogPlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let next_seq = if dirty.is_empty() { 1 } else { 2 };
         let mut shard = Shard::with_blocks(config, LogEnd { next_seq, next_group: next_seq, tail_seq: 1 }, found);

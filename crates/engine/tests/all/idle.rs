@@ -22,14 +22,14 @@ fn cold_blocks_become_denser_while_nobody_asks_and_then_it_rests() {
     rig.set(Content::Dense);
     rig.pass(60 * SECOND_NS);
     let (after, content) = (rig.shard.stats(), rig.shard.content_stats());
-    let live = before.head_seq + 1 - before.tail_seq;
+    let live = before.newest_region + 1 - before.oldest_region;
     println!("{before:?}\n{after:?}\n{content:?}\n{} ticks", rig.ticks);
-    let (free, rewritten) = (after.free_segments - before.free_segments, after.ssd_written_bytes - before.ssd_written_bytes);
+    let (free, rewritten) = (after.free_regions - before.free_regions, after.ssd_written_bytes - before.ssd_written_bytes);
     println!("{} segments of {live} became {free} fewer for {rewritten} bytes written", content.idle_segments);
     assert!(rig.cached() == cached, "nothing was lost from the cache");
     assert!(content.census.zstd * 10 > content.census.lz4 * 9, "{content:?}");
     assert!(content.idle_segments + 2 >= live && content.idle_segments <= live, "each segment once: {} of {live}", content.idle_segments);
-    assert!(after.free_segments > before.free_segments + live / 10, "{} free of {live}", after.free_segments);
+    assert!(after.free_regions > before.free_regions + live / 10, "{} free of {live}", after.free_regions);
     assert!(rewritten <= (live + 2) * (64 << 10), "{rewritten} bytes were written");
 
     let (ticks, ssd_pages_read) = (rig.ticks, rig.ssd_pages_read);

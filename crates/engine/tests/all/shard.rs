@@ -5,9 +5,9 @@ use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Re
 use engine::front::{Front, FrontAction};
 use engine::index::Census;
 use engine::key::mix;
-use engine::log::LogPlace;
 use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PagePool, PageVec};
@@ -37,7 +37,7 @@ impl Rig {
         let mut front = Front::new(2);
         let mut shards: Vec<Shard> = (0..2)
             .map(|shard| {
-                let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
+                let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
                 let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
                 Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
             })

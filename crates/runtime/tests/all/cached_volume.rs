@@ -4,9 +4,9 @@ use crate::common;
 use crate::common::{Chance, SIZE_SECTORS, Scripted, Wake, data_of, fill, hammer, one_request, open, request};
 use device::model::{DiskModel, ModelSet};
 use engine::api::{Command, Op, Outcome, RequestError, VolumeOptions};
-use engine::log::LogPlace;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use engine::stats::ContentStats;
+use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::PagePool;
@@ -42,7 +42,7 @@ fn machine_with(directory: &Path, model: Option<DiskModel>) -> Machine {
     let ram_blocks = 64;
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + ram_blocks) + 4096);
     let shards = (0..layout.shards).map(|shard| {
-        let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
         let config = ShardConfig { place, ram_blocks: ram_blocks as u64, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
     });

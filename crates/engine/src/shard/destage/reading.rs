@@ -12,14 +12,14 @@ use smallvec::SmallVec;
 impl Shard {
     /// A part of a run has been read from the SSD.
     pub(in super::super) fn destage_read(&mut self, part: DestagePart, result: Result<(), IoError>, pages: PageMutVec) {
-        let DestagePart { run, seq, first, .. } = part;
+        let DestagePart { run, region, first, .. } = part;
         if result.is_err() && pages.len() > 1 && !mutants::active(71) {
             let more = self.read_destage_singly(part, pages) - 1;
-            self.log.space_mut().unpin(seq);
+            self.store.readers().end(region);
             self.destager.runs.get_mut(&run).expect("a run under way").reading += more;
             return;
         }
-        self.log.space_mut().unpin(seq);
+        self.store.readers().end(region);
         let first_key = self.destager.runs[&run].first;
         let volume = self.volume_of(first_key).id;
         let mut bad: SmallVec<[Key; 1]> = SmallVec::new();

@@ -14,9 +14,9 @@ fn page_of_bytes(rig: &Rig, bytes: &[u8]) -> u64 {
 
 /// Writes other blocks over and over until the cleaner has been round once: what was dirty before stays so, and is moved.
 fn go_round(rig: &mut Rig) {
-    let until_seq = rig.shard.stats().head_seq + u64::from(rig.shard.config().place.layout.segments_per_shard);
+    let until_seq = rig.shard.stats().newest_region + u64::from(rig.shard.config().place.layout.segments_per_shard);
     let mut version = 0;
-    while rig.shard.stats().head_seq <= until_seq {
+    while rig.shard.stats().newest_region <= until_seq {
         version += 16;
         let pages: PageVec = (version..version + 16).map(|block| rig.noise(1_000_000 + block, 4096)).collect();
         assert_eq!(rig.request(Op::Write, 200 * 8, 16 * 8, pages).result, Ok(()));

@@ -2,9 +2,9 @@
 
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, Target, VolumeOptions};
 use engine::key::mix;
-use engine::log::LogPlace;
 use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PagePool, PageVec};
@@ -47,7 +47,7 @@ impl Rig {
     pub fn with_log_at(content: Content, start: LogEnd) -> Rig {
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
         let pool = PagePool::new(2 * PAGES_MIN + 8192);
-        let place = LogPlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
         let config = ShardConfig { place, ram_blocks: 8, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, start);
         let options = VolumeOptions { mode: Mode::WriteBack, admission: Admission::Always, ..VolumeOptions::default() };
@@ -226,7 +226,7 @@ impl Rig {
     pub fn fill(&mut self, content: fn(u64) -> [u8; 4096]) {
         let segments = self.shard.config().place.layout.segments_per_shard;
         for first in (0..).map(|request| request * AT_ONCE % BLOCKS) {
-            if self.shard.stats().head_seq > u64::from(segments) * 3 / 2 {
+            if self.shard.stats().newest_region > u64::from(segments) * 3 / 2 {
                 break;
             }
             let contents: Vec<[u8; 4096]> = (first..first + AT_ONCE).map(content).collect();

@@ -1,13 +1,13 @@
 //! Putting blocks into index and RAM and taking them out, so that all counts stay together.
 
-use super::{CLEAN_HOLD_NS, RESERVE_SEGMENTS, Shard};
+use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::{Slot, SlotMeta};
 use crate::key::Key;
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use crate::policy::{Access, Advice, Arrival, Heat, Place, Verdict};
 use crate::ram::RamBlock;
+use crate::store::{Payload, Purpose, Store, Urgency};
 use format::{Record, RecordKind, payload_checksum};
 use page::Page;
 use types::{Admission, BLOCK_BYTES, BypassReason};
@@ -15,7 +15,7 @@ use types::{Admission, BLOCK_BYTES, BypassReason};
 /// Blocks that RAM may hold over its size while they wait for their backing device to flush, or for a base, beside an eighth of its size.
 const UNSETTLED_SLACK_MIN: u64 = 64;
 
-/// A block on its way into the log.
+/// A block on its way into the store.
 pub struct NewBlock {
     /// Which.
     pub key: Key,
@@ -34,9 +34,9 @@ pub struct NewBlock {
 }
 
 impl Shard {
-    /// Appends a block and points the index at it; gives the group. The log must have room.
-    pub(super) fn log_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
-        if let Some(group) = self.log_packed(&block, urgency) {
+    /// Appends a block and points the index at it; gives the group. The store must have room.
+    pub(super) fn store_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
+        if let Some(group) = self.store_packed(&block, urgency) {
             return group;
         }
         let NewBlock { key, page, mask, dirty, heat, checksum, lost } = block;
@@ -51,7 +51,7 @@ impl Shard {
             (false, _) => RecordKind::DataClean,
         };
         let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0, packed: None };
-        let appended = self.log.append(record, Some(page), urgency);
+        let appended = self.store.append(record, Payload::Page(page), urgency);
         let slot = appended.slot.expect("a record with payload has a slot");
         let meta = SlotMeta { dirty, partial: mask != u8::MAX, frequency: heat.bits(), checksum };
         if self.index.insert(key, slot, meta).is_none() {
@@ -70,17 +70,17 @@ impl Shard {
         appended.group
     }
 
-    /// Appends an `Invalidate` record for a block and forgets its index entry; gives the group. The log must have room.
-    pub(super) fn log_invalidate(&mut self, key: Key, urgency: Urgency) -> u64 {
+    /// Appends an `Invalidate` record for a block and forgets its index entry; gives the group. The store must have room.
+    pub(super) fn store_void(&mut self, key: Key, urgency: Urgency) -> u64 {
         let id = self.volume_of(key).id;
         let kind = RecordKind::Invalidate;
         let record = Record { kind, volume: id, block: key.block(), mask: 0, checksum: 0, slot_page: 0, packed: None };
-        let group = self.log.append(record, None, urgency).group;
+        let group = self.store.append(record, Payload::None, urgency).group;
         self.forget(key);
         group
     }
 
-    /// Takes a block out of the index (not out of RAM). The caller has seen to it that the log says so too.
+    /// Takes a block out of the index (not out of RAM). The caller has seen to it that the store says so too.
     pub(super) fn forget(&mut self, key: Key) {
         if self.index.remove(key).is_some() {
             self.volume_of(key).cached_blocks -= 1;
@@ -96,18 +96,6 @@ impl Shard {
         if self.index.meta(slot).partial { self.partial[&key] } else { u8::MAX }
     }
 
-    /// Whether clean blocks may be appended: never into the room that the cleaner and dirty data need.
-    pub(super) fn has_room_for_clean(&self) -> bool {
-        self.log.has_room() && self.log.space().free_segments() > RESERVE_SEGMENTS
-    }
-
-    /// Whether a write may make blocks void. It may take some of the room that the cleaner needs, but
-    /// not all: while the cleaner waits for the SSD, short groups of such records can fill segments.
-    pub(super) fn has_room_to_void(&self) -> bool {
-        let least = if mutants::active(83) { 0 } else { RESERVE_SEGMENTS - 1 };
-        self.log.has_room() && self.log.space().free_segments() >= least
-    }
-
     /// Tells the policy of a touch, and stores the new heat. What hearth brings in itself needs no proof.
     pub(super) fn touch(&mut self, key: Key, write: bool, request_blocks: u32, own: bool) -> Advice {
         let place = match (self.ram.get(key), self.index.get(key)) {
@@ -121,8 +109,8 @@ impl Shard {
 
     /// The same for a block that is known to be in this slot and not in RAM.
     pub(super) fn touch_on_ssd(&mut self, key: Key, slot: Slot, write: bool, request_blocks: u32, own: bool) -> Advice {
-        let age_segments = (self.log.space().head_seq() - self.seq_of(slot)) as u32;
-        let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_segments };
+        let age_regions = self.place_of(slot).age_regions;
+        let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_regions };
         let admission = self.volume_of(key).options.admission;
         let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own });
         self.index.set_frequency(slot, advice.heat.bits());
@@ -145,7 +133,7 @@ impl Shard {
             let key = Key(victim.key);
             let backing = &self.volume_of(key).backing;
             if matches!(victim.verdict, Verdict::Admit(_)) && !backing.is_settled(key.extent()) && !mutants::active(41) {
-                // Not into the log before the backing device has flushed it; RAM may be a little over its size meanwhile.
+                // Not into the store before the backing device has flushed it; RAM may be a little over its size meanwhile.
                 self.flush_backing(key.volume());
                 if self.ram.len() <= self.ram_most() {
                     let slot = self.policy.ram_return(victim, false);
@@ -180,7 +168,7 @@ impl Shard {
 
     /// Keeps a block that no client has asked for: in RAM where no block leaves that a client uses, else on the SSD at once.
     pub(super) fn ram_insert_own(&mut self, key: Key, page: Page, arrival: Arrival) {
-        // Not into the log before the backing device has flushed it: such a block waits in RAM.
+        // Not into the store before the backing device has flushed it: such a block waits in RAM.
         if self.ram_has_room_for_own() || self.config.ram_blocks == 0 || !self.volume_of(key).backing.is_settled(key.extent()) {
             return self.ram_insert(key, page, arrival);
         }
@@ -234,16 +222,16 @@ impl Shard {
         let volume = self.volume_of(key);
         let (leaves, settled) = (volume.detaching || volume.backing.failed, volume.backing.is_settled(key.extent()));
         // Of a volume that is being detached, the sweep may have passed the place it would get.
-        if self.log.is_failed() || leaves {
+        if self.loss.is_ssd_failed() || leaves {
             return;
         }
-        if !settled && !mutants::active(41) || !self.has_room_for_clean() {
+        if !settled && !mutants::active(41) || !self.store.has_room(Purpose::Clean) {
             self.turn_away_block(key, BypassReason::NoSpace);
             return;
         }
         self.volume_of(key).stats.admitted_bytes += BLOCK_BYTES;
         let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
-        self.log_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        self.store_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         self.note_pinned(key);
     }
 

@@ -4,7 +4,8 @@
 //! flushed. While the log grows, the next groups say so. At its end nobody would: an SSD that lost a flushed group there would make
 //! recovery go back in time without a word.
 
-use super::Shard;
+use super::Ring;
+use crate::store::{Purpose, Store};
 
 /// How long nothing has been appended when the log counts as quiet.
 const QUIET_AFTER_NS: u64 = 1_000_000_000;
@@ -26,30 +27,30 @@ impl Quiet {
     }
 }
 
-impl Shard {
-    /// When [`Shard::end_quietly`] should look again if nothing happens.
+impl Ring {
+    /// When [`Ring::end_quietly`] should look again if nothing happens.
     pub(super) fn quiet_deadline(&self) -> Option<u64> {
         let quiet = &self.quiet;
-        let waits = quiet.said_by < quiet.last_group && self.log.is_idle() && !self.log.is_failed() && !self.quiescing;
-        waits.then_some(quiet.since_ns + QUIET_AFTER_NS)
+        let at_rest = self.is_idle() && !self.common.commits.is_failed() && !self.common.quiescing;
+        (quiet.said_by < quiet.last_group && at_rest).then_some(quiet.since_ns + QUIET_AFTER_NS)
     }
 
     /// Looks whether the log is quiet now; at the end of each turn.
-    pub(super) fn end_quietly(&mut self) {
-        let last_group = self.log.last_group();
+    pub(super) fn end_quietly(&mut self, now_ns: u64) {
+        let last_group = self.common.commits.last();
         if self.quiet.last_group != last_group {
-            (self.quiet.last_group, self.quiet.since_ns) = (last_group, self.now_ns);
+            (self.quiet.last_group, self.quiet.since_ns) = (last_group, now_ns);
         }
-        if self.quiet_deadline().is_none_or(|at_ns| at_ns > self.now_ns) {
+        if self.quiet_deadline().is_none_or(|at_ns| at_ns > now_ns) {
             return;
         }
-        if self.log.durable() < last_group {
-            self.log.want_durable(last_group);
-        } else if self.has_room_for_clean() {
-            self.quiet.said_by = self.log.publish_tail().expect("there is room");
+        if self.common.commits.durable() < last_group {
+            self.common.commits.want_durable(last_group);
+        } else if self.has_room(Purpose::Clean) {
+            self.quiet.said_by = self.publish_tail().expect("there is room");
             self.quiet.last_group = self.quiet.said_by;
         } else {
-            // Cleaning goes on as soon as somebody writes; what follows then says it.
+            // Eviction goes on as soon as somebody writes; what follows then says it.
             self.quiet.said_by = last_group;
         }
     }

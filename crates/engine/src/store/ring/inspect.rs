@@ -3,10 +3,10 @@
 //! It reads what recovery would read, and besides every header, footer and live payload, and says in words what is wrong. What a
 //! crash leaves behind in the ordinary course (a segment without a footer at the end of the log, groups behind it) is no problem.
 
-use crate::checkpoint;
+use super::checkpoint;
+use super::recovery::{self, RecoveredItem, RecoveryReport, payload_matches};
 use crate::medium::Medium;
 use crate::records;
-use crate::recovery::{self, RecoveredItem, RecoveryReport, payload_matches};
 use crate::superblock::{self, OpenError, PoolState, read_copy};
 use alloc::collections::BTreeSet;
 use alloc::format;

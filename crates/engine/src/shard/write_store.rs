@@ -1,4 +1,4 @@
-//! Writes into the log: acknowledged when their records are on the SSD, with the durability the client asked for.
+//! Writes into the store: acknowledged when their records are on the SSD, with the durability the client asked for.
 //!
 //! Whole blocks are appended as they came. A block that the request covers in part becomes a record with some valid sectors if nothing of
 //! it is cached; otherwise it is first completed from its cached version, because the newest record of a block stands alone.
@@ -7,14 +7,14 @@ use super::cache::NewBlock;
 use super::fetch::{Unfetched, Wanted};
 use super::op::{Edge, overlay};
 use super::proof::Proof;
-use super::{Context, Phase, RESERVE_SEGMENTS, Shard};
+use super::{Context, Phase, Shard};
 use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
 use crate::key::Key;
 use crate::locks::OpId;
-use crate::log::Urgency;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Arrival, Heat};
+use crate::store::{Place, Purpose, RegionId, Store, Urgency};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
 use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
@@ -29,16 +29,16 @@ const CROWDED_PERMILLE: u128 = 700;
 
 /// A cached version of an edge block, as it was when its reading began.
 pub struct MergeBase {
-    /// The segment that is pinned meanwhile.
-    seq: u64,
+    /// The region that is read.
+    region: RegionId,
     proof: Proof,
     mask: u8,
 }
 
 impl Shard {
-    /// The write has its blocks and is to go into the log.
-    pub(super) fn begin_log_write(&mut self, id: OpId) {
-        self.ops.get_mut(id).phase = Phase::LogSpace;
+    /// The write has its blocks and is to go into the store.
+    pub(super) fn begin_store_write(&mut self, id: OpId) {
+        self.ops.get_mut(id).phase = Phase::StoreRoom;
         let hindrance = self.hindrance(id);
         if let Some(reason) = hindrance.or_else(|| self.pace_until(id).map(|_| BypassReason::DirtyLimit)) {
             self.turn_away(id, reason);
@@ -52,7 +52,7 @@ impl Shard {
         }
     }
 
-    /// Lets waiting log writes go on: of each volume in order of arrival, and the volumes in turns.
+    /// Lets waiting writes into the store go on: of each volume in order of arrival, and the volumes in turns.
     pub(super) fn admit_throttled(&mut self) {
         if self.throttle.is_empty() {
             return;
@@ -66,10 +66,10 @@ impl Shard {
             if self.backing_failed(id) {
                 self.throttle.pop(volume);
                 self.fail(id, RequestError::Io);
-            } else if self.log.is_failed() {
+            } else if self.loss.is_ssd_failed() {
                 self.throttle.pop(volume);
                 self.go_past_ssd(id);
-            } else if paced_until.is_none() && self.may_log(id) {
+            } else if paced_until.is_none() && self.may_store(id) {
                 self.throttle.pop(volume);
                 self.let_in(id);
             } else {
@@ -99,7 +99,7 @@ impl Shard {
         (self.becomes_dirty(id) > 0).then_some(until_ns)
     }
 
-    /// Blocks of the write that are not dirty, or may take more room in the log than they do.
+    /// Blocks of the write that are not dirty, or may take more room in the store than they do.
     fn becomes_dirty(&self, id: OpId) -> u64 {
         self.count_blocks(id, |key| self.takes_room(key))
     }
@@ -114,7 +114,7 @@ impl Shard {
         !self.dirty.contains(key) || self.is_unreadable(key)
     }
 
-    /// Whether dirty blocks may take more of the log after a write of this one. A packed block may take a whole page
+    /// Whether dirty blocks may take more of the store after a write of this one. A packed block may take a whole page
     /// when it is written anew.
     fn takes_room(&self, key: Key) -> bool {
         self.adds_dirty(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()))
@@ -140,8 +140,8 @@ impl Shard {
         self.volume(self.ops.get(id).request.volume).is_some_and(|volume| volume.backing.failed)
     }
 
-    /// Whether dirty limits and the log have room for this write.
-    fn may_log(&self, id: OpId) -> bool {
+    /// Whether dirty limits and the store have room for this write.
+    fn may_store(&self, id: OpId) -> bool {
         self.hindrance(id).is_none()
     }
 
@@ -160,12 +160,12 @@ impl Shard {
             && within(self.dirty_pages(), self.becomes_dirty(id), self.dirty_pages_max());
         match limits || mutants::active(40) {
             false => Some(BypassReason::DirtyLimit),
-            true => (!self.log_has_room_for(op.blocks)).then_some(BypassReason::NoSpace),
+            true => (!self.store.has_room(Purpose::Write { blocks: op.blocks })).then_some(BypassReason::NoSpace),
         }
     }
 
-    /// Pages of the log that dirty blocks take, and what they rest on. What is packed takes as much as is stored of it: the limit is there so that the
-    /// cleaner gains room, and it forgets all the rest.
+    /// Pages of the store that dirty blocks take, and what they rest on. What is packed takes as much as is stored of it: the limit is there so that the
+    /// eviction gains room, and it forgets all the rest.
     pub fn dirty_pages(&self) -> u64 {
         let packed = self.index.dirty_load();
         self.dirty.blocks() - packed.blocks + packed.bytes.div_ceil(BLOCK_BYTES)
@@ -174,27 +174,12 @@ impl Shard {
     /// How many such pages there may be before writes wait. A write that begins below it ends above it at most by its own blocks, each with what it rests
     /// on; a recovery may find more.
     pub fn dirty_pages_max(&self) -> u64 {
-        let space = self.log.space();
-        let usable = space.segments().saturating_sub(RESERVE_SEGMENTS + 1) * u64::from(space.data_pages());
-        usable * u64::from(self.config.dirty_max_permille) / 1000
+        self.store.capacity().usable_pages * u64::from(self.config.dirty_max_permille) / 1000
     }
 
-    fn log_has_room_for(&self, blocks: u32) -> bool {
-        let (space, needed) = (self.log.space(), self.segments_needed(blocks));
-        self.log.has_room() && space.free_segments() >= needed && space.openable_segments() >= needed - RESERVE_SEGMENTS
-    }
-
-    /// Free segments there must be for a write of that many blocks, the cleaner's reserve included.
-    pub(super) fn segments_needed(&self, blocks: u32) -> u64 {
-        // Headers: at worst one for each block, when each goes alone.
-        RESERVE_SEGMENTS + u64::from(blocks * 2).div_ceil(u64::from(self.log.space().data_pages()))
-    }
-
-    /// Whether a request of that many blocks could ever find room: it may take a quarter of what the ring has beside its reserve.
-    pub(super) fn fits_log(&self, blocks: u32) -> bool {
-        let space = self.log.space();
-        let segments = u64::from(blocks * 2).div_ceil(u64::from(space.data_pages()));
-        segments <= (space.segments().saturating_sub(RESERVE_SEGMENTS + 1) / 4).max(1) && u64::from(blocks) <= self.dirty_pages_max().max(1)
+    /// Whether a request of that many blocks could ever find room.
+    pub(super) fn fits_store(&self, blocks: u32) -> bool {
+        self.store.has_room(Purpose::EverWrite { blocks }) && u64::from(blocks) <= self.dirty_pages_max().max(1)
     }
 
     /// Finds out which blocks need completing, and starts reading what they held.
@@ -216,7 +201,7 @@ impl Shard {
             self.load_edge(id, edge);
         }
         self.gather_bases(id);
-        self.advance_log_write(id);
+        self.advance_store_write(id);
     }
 
     fn load_edge(&mut self, id: OpId, edge: usize) {
@@ -231,7 +216,7 @@ impl Shard {
             if mask & !new_mask == 0 {
                 return;
             }
-            let recent = self.log.page_in_flight(slot).cloned().or_else(|| self.edge_page(key, slot));
+            let recent = self.store.in_flight().page(slot).cloned().or_else(|| self.edge_page(key, slot));
             if let Some(page) = recent {
                 let base = (page, mask);
                 self.ops.get_mut(id).edges[edge].base = Some(base);
@@ -249,16 +234,15 @@ impl Shard {
                 return;
             }
             let Some(page) = self.config.pool.allocate() else { return self.starve_edge(id) };
-            let seq = self.seq_of(slot);
-            self.log.space_mut().pin(seq);
-            let offset_bytes = self.offset_bytes(slot);
+            let Place { region, offset_bytes, .. } = self.place_of(slot);
+            self.store.readers().begin(region);
             let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
             let proof = self.proof_of(slot);
             self.edge_loading(id, edge);
             self.out.io(
                 span,
                 IoKind::Read(smallvec::smallvec![page]),
-                Context::MergeSsd { op: id, edge, found: MergeBase { seq, proof, mask } },
+                Context::MergeSsd { op: id, edge, found: MergeBase { region, proof, mask } },
             );
         } else if self.partial.len() >= self.index.slots() as usize / PARTIAL_ONE_IN {
             self.load_edge_from_backing(id, edge);
@@ -291,8 +275,8 @@ impl Shard {
 
     /// What an edge block held has been read from the SSD.
     pub(super) fn merge_ssd_read(&mut self, id: OpId, edge: usize, found: MergeBase, result: Result<(), IoError>, mut pages: PageMutVec) {
-        let MergeBase { seq, proof, mask } = found;
-        self.log.space_mut().unpin(seq);
+        let MergeBase { region, proof, mask } = found;
+        self.store.readers().end(region);
         let op = self.ops.get_mut(id);
         op.pending -= 1;
         op.edges[edge].loading = false;
@@ -321,7 +305,7 @@ impl Shard {
                 }
             }
         }
-        // Both edges may come in one turn, where nothing had to be read; who is ready twice would be answered before the log has the write.
+        // Both edges may come in one turn, where nothing had to be read; who is ready twice would be answered before the store has the write.
         if self.ops.get(id).pending == 0 {
             self.ready.push_back(id);
         }
@@ -349,7 +333,7 @@ impl Shard {
     }
 
     /// Appends when everything is there.
-    pub(super) fn advance_log_write(&mut self, id: OpId) {
+    pub(super) fn advance_store_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         if op.pending > 0 {
             return;
@@ -362,15 +346,15 @@ impl Shard {
             self.fail(id, RequestError::Io);
             return;
         }
-        if self.log.is_failed() {
+        if self.loss.is_ssd_failed() {
             return self.go_past_ssd(id);
         }
         if self.ops.get(id).starved {
             return self.begin_anew(id);
         }
         // Others may have taken the room, or what the dirty limits allow, while the edges were read.
-        if !self.may_log(id) {
-            self.ops.get_mut(id).phase = Phase::LogSpace;
+        if !self.may_store(id) {
+            self.ops.get_mut(id).phase = Phase::StoreRoom;
             self.throttle.push_again(self.ops.get(id).request.volume, id);
             return;
         }
@@ -427,7 +411,7 @@ impl Shard {
             let advice = self.touch(key, true, blocks, false);
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
             let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
-            group = self.log_block(block, urgency);
+            group = self.store_block(block, urgency);
             self.destage_overtaken(key);
             if let Some((_, page, _)) = merged.iter().find(|(block, ..)| *block == index)
                 && let Some(slot) = self.index.get(key)
@@ -436,7 +420,7 @@ impl Shard {
             }
             arrivals.push(advice.enter.filter(|_| self.treatment_of(key).admit() != Admit::Never));
         }
-        // Only now: what leaves RAM for these may go into the log, and would take the room that was made sure of for the blocks.
+        // Only now: what leaves RAM for these may go into the store, and would take the room that was made sure of for the blocks.
         for (index, arrival) in arrivals.into_iter().enumerate() {
             let key = self.ops.get(id).key(index);
             let (page, mask) = content(self, index);
@@ -449,25 +433,29 @@ impl Shard {
         let volume = self.volume_of(self.ops.get(id).first);
         volume.stats.admitted_bytes += u64::from(blocks) * BLOCK_BYTES;
         let op = self.ops.get_mut(id);
-        op.phase = Phase::Logged;
+        op.phase = Phase::Stored;
         op.group = group;
-        let waits = if fua { self.log.wait_durable(group, id) } else { self.log.wait_complete(group, id) };
+        let waits = if fua { self.store.commits_mut().wait_durable(group, id) } else { self.store.commits_mut().wait_complete(group, id) };
         if !waits {
             self.ready.push_back(id);
         }
     }
 
     /// The records are as safe as the client asked, or the SSD failed.
-    pub(super) fn finish_log_write(&mut self, id: OpId) {
+    pub(super) fn finish_store_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let (volume, group, end_block) = (op.request.volume, op.group, op.first.block() + u64::from(op.blocks));
-        let safe = if op.request.fua && !mutants::active(8) { self.log.durable() >= group } else { self.log.complete() >= group };
+        let safe = if op.request.fua && !mutants::active(8) {
+            self.store.commits().durable() >= group
+        } else {
+            self.store.commits().complete() >= group
+        };
         if !safe {
             return self.go_past_ssd(id);
         }
         let now_ns = self.now_ns;
         let volume = self.volume_of(Key::new(volume, 0));
-        volume.log_group = volume.log_group.max(group);
+        volume.stored_group = volume.stored_group.max(group);
         volume.awaited.written(end_block, now_ns);
         self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
     }

@@ -1,7 +1,7 @@
 //! The ring of segments: where the head writes, what the tail has passed, who still reads where.
 
-use crate::key::Map;
 use crate::mutants;
+use crate::store::{Readers, RegionId};
 use format::Layout;
 use format::checkpoint::LogEnd;
 
@@ -20,7 +20,6 @@ pub struct Space {
     head_records: u32,
     tail_seq: u64,
     tail_durable: u64,
-    readers: Map<u64, u32>,
 }
 
 impl Space {
@@ -36,7 +35,6 @@ impl Space {
             head_records: 0,
             tail_seq: start.tail_seq,
             tail_durable: start.tail_seq,
-            readers: Map::default(),
         }
     }
 
@@ -91,8 +89,8 @@ impl Space {
     }
 
     /// How many of them nobody reads any more, in order: a read that hangs in a retired segment keeps it and all behind it closed.
-    pub fn openable_segments(&self) -> u64 {
-        let closed = |ahead: &u64| (self.head_seq + ahead).checked_sub(self.segments).is_some_and(|seq| self.readers.contains_key(&seq));
+    pub fn openable_segments(&self, readers: &Readers) -> u64 {
+        let closed = |ahead: &u64| (self.head_seq + ahead).checked_sub(self.segments).is_some_and(|seq| readers.reads(RegionId(seq)));
         (1..=self.free_segments()).find(closed).map_or(self.free_segments(), |ahead| ahead - 1)
     }
 
@@ -128,14 +126,14 @@ impl Space {
     }
 
     /// Whether the next segment may be opened: a durable group has retired what lies there and nobody reads it.
-    pub fn can_open_next(&self) -> bool {
+    pub fn can_open_next(&self, readers: &Readers) -> bool {
         let retired = (self.head_seq + 1).checked_sub(self.segments);
-        self.free_segments() > 0 && retired.is_none_or(|seq| mutants::active(37) || !self.readers.contains_key(&seq))
+        self.free_segments() > 0 && retired.is_none_or(|seq| mutants::active(37) || !readers.reads(RegionId(seq)))
     }
 
     /// Opens the next segment; gives its number.
-    pub fn open_next(&mut self) -> u64 {
-        assert!(self.can_open_next(), "segment {} is still in use", self.head_seq + 1);
+    pub fn open_next(&mut self, readers: &Readers) -> u64 {
+        assert!(self.can_open_next(readers), "segment {} is still in use", self.head_seq + 1);
         self.head_seq += 1;
         self.head_page = 0;
         self.head_records = 0;
@@ -152,19 +150,5 @@ impl Space {
     pub fn tail_is_durable(&mut self, seq: u64) {
         assert!(self.tail_durable <= seq && seq <= self.tail_seq, "the durable tail follows the tail");
         self.tail_durable = seq;
-    }
-
-    /// A read of the segment begins: it must not be written anew meanwhile.
-    pub fn pin(&mut self, seq: u64) {
-        *self.readers.entry(seq).or_default() += 1;
-    }
-
-    /// A read of the segment ended.
-    pub fn unpin(&mut self, seq: u64) {
-        let readers = self.readers.get_mut(&seq).expect("a pinned segment");
-        *readers -= 1;
-        if *readers == 0 {
-            self.readers.remove(&seq);
-        }
     }
 }

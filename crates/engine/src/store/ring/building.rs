@@ -1,24 +1,10 @@
 //! A group that records are still added to, and one that is complete but not yet handed out.
 
-use super::{PackedPayload, Space};
+use super::{PackedPayload, Space, Urgency};
 use alloc::vec::Vec;
 use format::packed::PLACE_UNIT_BYTES;
 use format::{GROUP_RECORDS_MAX, GroupHead, Record};
 use page::{Page, PageVec};
-
-/// How soon a record must be on the SSD.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Urgency {
-    /// A client waits for it to be complete: now.
-    Commit,
-    /// A client waits for it to be complete, and others write too: as soon as no other group is under way. It waits at most for the
-    /// write that keeps the SSD busy anyway, never for more clients or for the backing device.
-    Share,
-    /// Somebody waits for it to be durable: as soon as no flush is running (it could not be durable earlier, and others join meanwhile).
-    Durable,
-    /// No client waits: at this time, unless a group goes earlier anyway.
-    By(u64),
-}
 
 /// What a record takes in a group.
 #[derive(Clone, Copy)]

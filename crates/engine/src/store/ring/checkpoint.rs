@@ -4,9 +4,9 @@
 //! name. Any later store of the superblock has another generation, which ends the checkpoint's validity; the first thing a
 //! start does is such a store. So a checkpoint is used at most once, and never after the log went on.
 
+use super::recovery::seal_end;
 use crate::medium::Medium;
 use crate::mutants;
-use crate::recovery::seal_end;
 use crate::superblock::{OpenError, PoolState};
 use alloc::vec;
 use alloc::vec::Vec;

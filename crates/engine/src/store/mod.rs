@@ -1,0 +1,343 @@
+//! The SSD's part of the cache: where a block lies there, what is on its way, what survives a crash, and what has to give way.
+//!
+//! [`Store`] is the seam between the shard and a *layout*: how records and payloads lie on the SSD. There is one today, the [`ring`]
+//! of segments (format version 2). A layout knows no volume, no policy and no request; the shard knows nothing of a layout but what
+//! stands here. It holds a [`Layout`], which names them all, and calls them without indirection.
+//!
+//! The words that all layouts share:
+//! * a *slot* names a cached block on the SSD: a page, or a packed record ([`crate::index::Slot`]);
+//! * a *group* is what becomes complete and durable together; groups are numbered in the order of writing ([`Commits`]);
+//! * a *region* is a part of the SSD that is filled, and given up, as a whole ([`Region`]); its number is never used again.
+//!
+//! Room is taken back in steps that the shard performs ([`Evict`]): it says of each block of a region whether it stays, reads what stays,
+//! and appends it again. When the store has given the region up durably ([`Progress::freed`]), what still lies there is forgotten.
+
+mod commits;
+mod eviction;
+mod in_flight;
+mod layout;
+mod readers;
+pub mod ring;
+mod waiters;
+
+pub use commits::Commits;
+pub use eviction::{Batch, Evict, EvictTurn, Eviction, Judge, Kept};
+pub use in_flight::{InFlight, PackedPayload, Placed};
+pub use layout::{Layout, LayoutIo};
+pub use readers::Readers;
+pub use ring::{checkpoint, inspect, recovery};
+
+use crate::index::{Index, Slot};
+use crate::outbox::Outbox;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+use format::Record;
+use format::checkpoint::LogEnd;
+use page::{Page, PagePool};
+use types::{ShardIndex, VolumeId};
+
+/// Where a shard's part of the SSD is; fixed when the pool is formatted.
+#[derive(Clone, Debug)]
+pub struct StorePlace {
+    /// The pool's.
+    pub uuid: [u8; 16],
+    /// The pool's running session: everything written bears its number.
+    pub session: u64,
+    /// Which shard's.
+    pub shard: ShardIndex,
+    /// The pool's geometry.
+    pub layout: format::Layout,
+}
+
+impl StorePlace {
+    /// Slots for blocks stored as pages.
+    pub fn slots(&self) -> u32 {
+        self.layout.slots_per_shard()
+    }
+
+    /// So many of them follow each other in a region.
+    pub fn region_pages(&self) -> u32 {
+        self.layout.pages_per_segment()
+    }
+
+    /// Where all I/O of the shard's store lies on the SSD, in bytes.
+    pub fn bytes(&self) -> Range<u64> {
+        self.layout.segment_offset(self.shard, 0)..self.layout.segment_offset(self.shard, self.layout.segments_per_shard)
+    }
+}
+
+/// How soon a record must be on the SSD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// A client waits for it to be complete: now.
+    Commit,
+    /// A client waits for it to be complete, and others write too: as soon as no other group is under way. It waits at most for the
+    /// write that keeps the SSD busy anyway, never for more clients or for the backing device.
+    Share,
+    /// Somebody waits for it to be durable: as soon as no flush is running (it could not be durable earlier, and others join meanwhile).
+    Durable,
+    /// No client waits: at this time, unless a group goes earlier anyway.
+    By(u64),
+}
+
+/// What stands beside a record.
+pub enum Payload {
+    /// Nothing: the record says it all.
+    None,
+    /// The block, as it is.
+    Page(Page),
+    /// The block in another form; its record says which.
+    Packed(PackedPayload),
+}
+
+/// Where an appended record went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// The slot of its payload, or of the packed record.
+    pub slot: Option<Slot>,
+    /// The group to wait for.
+    pub group: u64,
+}
+
+/// The number of a region: later ones are higher, and none is used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RegionId(u64);
+
+/// A region in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// Its number.
+    pub id: RegionId,
+    /// Its place among all regions, from 0.
+    pub at: u32,
+    first_slot: u32,
+    slots: u32,
+}
+
+impl Region {
+    /// The slots that can hold something, plain ones first.
+    pub fn slots(&self, index: &Index) -> impl Iterator<Item = Slot> + use<> {
+        let (packed, packed_len) = (index.packed_slot(self.at, 0), index.packed_len(self.at));
+        let plain = (self.first_slot..self.first_slot + self.slots).map(Slot);
+        plain.chain((0..packed_len).map(move |ordinal| Slot(packed.0 + ordinal)))
+    }
+}
+
+/// What a crash may do to a page of the SSD.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Safety {
+    /// It may be on its way, or not yet.
+    Volatile,
+    /// It was written, and all before it: the end of the process does not undo it.
+    Complete,
+    /// A power cut does not undo it either.
+    Durable,
+}
+
+/// Where a slot lies. Reads of it keep the region from being used again ([`Readers`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The region.
+    pub region: RegionId,
+    /// The region's place among all.
+    pub at: u32,
+    /// The page of the region where it begins.
+    pub page: u32,
+    /// Where that page lies on the SSD, in bytes.
+    pub offset_bytes: u64,
+    /// Regions begun since that one was.
+    pub age_regions: u32,
+    /// How safe that page is.
+    pub safety: Safety,
+    /// The region belongs to what a start would find.
+    pub is_live: bool,
+    /// The region is not about to be given up: new blocks may rest on what is in it.
+    pub stays: bool,
+}
+
+/// What room is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// One more record, whoever needs it.
+    Any,
+    /// A record that makes a block void: it may take some of the room that eviction needs, but not all. While eviction waits for the
+    /// SSD, short groups of such records can fill regions.
+    Void,
+    /// A clean block, or what can wait: never the room that eviction and dirty data need.
+    Clean,
+    /// A client's write of so many blocks.
+    Write {
+        /// How many.
+        blocks: u32,
+    },
+    /// The same, at some time.
+    EverWrite {
+        /// How many.
+        blocks: u32,
+    },
+}
+
+/// What there is in all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capacity {
+    /// Regions.
+    pub regions: u64,
+    /// Pages of a region for blocks.
+    pub region_pages: u32,
+    /// Pages for blocks beside what is kept free.
+    pub usable_pages: u64,
+}
+
+/// How full a store is, for people and their graphs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gauges {
+    /// The region being filled.
+    pub newest_region: u64,
+    /// The oldest one in use.
+    pub oldest_region: u64,
+    /// Regions that could be filled now.
+    pub free_regions: u64,
+    /// Bytes written to the SSD since the start.
+    pub written_bytes: u64,
+}
+
+/// A region was begun.
+#[derive(Debug)]
+pub struct Begun {
+    /// The one before, which gets no more.
+    pub full: Option<Region>,
+    /// Those that are soon to be given up and were not named here before.
+    pub next_to_go: Vec<Region>,
+}
+
+/// What a completed I/O of the store changed.
+#[derive(Default, Debug)]
+pub struct Progress {
+    /// Waiters whose group is complete or durable now, as they asked; all waiters if the SSD failed.
+    pub ready: Vec<u32>,
+    /// Regions given up, durably: nothing there is found by a start any more.
+    pub freed: Vec<Region>,
+    /// The SSD failed just now.
+    pub failed: bool,
+    /// It flushed.
+    pub flushed: bool,
+}
+
+/// What is alive in a region, if it was appended again.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Worth {
+    /// Bytes of what is alive.
+    pub live_bytes: u64,
+    /// Of them, those of blocks that could be stored denser.
+    pub loose_bytes: u64,
+    /// Pages it would take if nothing is gained.
+    pub pages: u64,
+}
+
+/// What working ahead of need finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ahead {
+    /// Not now: something is on its way.
+    Later,
+    /// Nothing that pays.
+    Nothing,
+    /// This region may be next.
+    Next(Region),
+}
+
+/// What all layouts keep alike.
+pub struct Common {
+    /// Groups, and who waits for them.
+    pub commits: Commits,
+    /// What is not on the SSD yet.
+    pub in_flight: InFlight,
+    /// Who reads where.
+    pub readers: Readers,
+    /// What is being taken back.
+    pub eviction: Eviction,
+    /// The pool is being stopped: nothing is begun that can wait.
+    pub quiescing: bool,
+}
+
+/// The seam; see the module. The state that layouts share is behind [`Store::common`].
+pub trait Store: fmt::Display {
+    /// What completions of its I/Os are known by.
+    type Io: Copy + PartialEq + fmt::Debug;
+
+    /// Groups, waiters, readers, and what is in flight.
+    fn common(&self) -> &Common;
+
+    /// The same, to change it.
+    fn common_mut(&mut self) -> &mut Common;
+
+    /// Appends a record, with what stands beside it. The index must point to the slot from now on: the store does not know what is
+    /// current.
+    ///
+    /// # Panics
+    /// Without room for [`Purpose::Any`].
+    fn append(&mut self, record: Record, payload: Payload, urgency: Urgency) -> Appended;
+
+    /// Appends that the block in this slot has come home; gives the group.
+    ///
+    /// # Panics
+    /// As [`Store::append`].
+    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, urgency: Urgency) -> u64;
+
+    /// Where a slot lies. Of a packed record with the place that it was given in its region, in units of 16 bytes.
+    fn place(&self, slot: Slot, packed_at: Option<u32>) -> Place;
+
+    /// The region in use at that place among all, if there is one.
+    fn region(&self, at: u32) -> Option<Region>;
+
+    /// Whether there is room now; while there is not, there can be after regions were given up.
+    fn has_room(&self, purpose: Purpose) -> bool;
+
+    /// What there is in all.
+    fn capacity(&self) -> Capacity;
+
+    /// The next step of taking room back, of those that are needed now.
+    fn evict(&mut self, turn: &EvictTurn, index: &Index, pool: &PagePool) -> Evict;
+
+    /// Ends a turn, in which everything that can proceed did. Gives regions that were begun, one at a time, until there is none.
+    fn end_turn(&mut self, now_ns: u64) -> Option<Begun>;
+
+    /// Hands out what is due.
+    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, out: &mut Outbox<C>, context: impl Fn(Self::Io) -> C);
+
+    /// An I/O has completed, or failed: that is final, nothing more is written.
+    fn completed(&mut self, io: Self::Io, ok: bool) -> Progress;
+
+    /// When to call [`Store::pump`] or [`Store::end_turn`] if nothing happens.
+    fn deadline(&self) -> Option<u64>;
+
+    /// Whether the last [`Store::pump`] lacked pages: nobody tells when there are some.
+    fn is_short_of_pages(&self) -> bool;
+
+    /// Whether nothing is being written, flushed or waiting to be.
+    fn is_idle(&self) -> bool;
+
+    /// Where it would continue after a stop. Only when idle.
+    fn end(&self) -> LogEnd;
+
+    /// How full it is.
+    fn gauges(&self) -> Gauges;
+}
+
+/// Taking regions back ahead of need, to store what is in them denser. A layout that never does answers [`Ahead::Nothing`].
+pub trait WorkAhead {
+    /// Whether a region is worth it; `under_way`: the one before was.
+    fn look_ahead(&self, turn: &EvictTurn, under_way: bool, worth: impl Fn(Region) -> Worth) -> Ahead;
+
+    /// Begins with the region that was next, if there would be room even if nothing is gained. It is to be judged at once.
+    fn begin_ahead(&mut self, turn: &EvictTurn, worth: Worth) -> Option<Judge>;
+
+    /// Work goes on where it paused: what is appended from now on is not worth it again.
+    fn resume_ahead(&mut self);
+
+    /// Work pauses, or ends.
+    fn pause_ahead(&mut self);
+
+    /// Whether what is appended now is appended by it.
+    fn works_ahead(&self) -> bool;
+}
