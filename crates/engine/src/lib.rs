@@ -12,7 +12,6 @@ extern crate alloc;
 
 pub mod admission;
 pub mod api;
-pub mod destage;
 pub mod disks;
 pub mod flush_gate;
 pub mod front;

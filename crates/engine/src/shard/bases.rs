@@ -12,6 +12,7 @@ use crate::packer::AtHand;
 use crate::policy::Heat;
 use crate::store::{Purpose, Store};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use page::Page;
 use smallvec::{SmallVec, smallvec};
 
@@ -102,8 +103,8 @@ impl Shard {
         true
     }
 
-    /// An object has been read, or not. It may be no more by now.
-    pub(super) fn base_read(&mut self, object: u64, result: Result<Page, Unfetched>) {
+    /// An object has been read, or not. It may be no more by now. Gives the blocks that stayed in RAM for it, with the heat to store them with.
+    pub(super) fn base_read(&mut self, object: u64, result: Result<Page, Unfetched>) -> Vec<(Key, Heat)> {
         let waiters = self.bases.under_way.remove(&object).expect("a base that was asked for");
         if self.index.object(object).is_some() {
             match result {
@@ -111,6 +112,7 @@ impl Shard {
                 Err(_) => self.packer.condemn(object),
             }
         }
+        let mut admissions = Vec::new();
         for waiter in waiters {
             match waiter {
                 Waiter::Write(id) => {
@@ -120,8 +122,9 @@ impl Shard {
                         self.ready.push_back(id);
                     }
                 }
-                Waiter::Admission(key, heat) => self.admit_from_ram(key, heat),
+                Waiter::Admission(key, heat) => admissions.push((key, heat)),
             }
         }
+        admissions
     }
 }

@@ -30,7 +30,7 @@ impl Shard {
         self.check_policies();
         assert!(self.partial.keys().all(|key| self.index.get(*key).is_some()), "a mask without a block");
         for (index, ..) in self.attached() {
-            let volume = self.volume(index).expect("attached");
+            let volume = self.volumes.get(index).expect("attached");
             assert_eq!(volume.cached_blocks, cached.get(&index.0).copied().unwrap_or(0), "cached blocks of {index:?}");
             let ram = self.ram.keys().filter(|key| key.volume() == index).count() as u64;
             assert_eq!(volume.ram_blocks, ram, "blocks in RAM of {index:?}");
@@ -39,7 +39,7 @@ impl Shard {
         assert!(self.ram.keys().all(|key| !self.partial.contains_key(&key)), "RAM holds whole blocks only");
         let in_index = self.index.every_slot().filter_map(|slot| self.index.key_of(slot));
         self.presence.check(in_index.chain(self.ram.keys()));
-        let quick: u32 = self.attached.iter().filter_map(|index| Some(self.volume(*index)?.quick_reads)).sum();
+        let quick: u32 = self.volumes.attached().iter().filter_map(|index| Some(self.volumes.get(*index)?.quick_reads)).sum();
         assert_eq!(quick, self.quick_reads, "quick reads of all volumes");
         for op in self.ops.iter().filter(|op| op.blocks > 0) {
             assert!(op.blocks as usize <= 256 && op.key(op.blocks as usize - 1) >= Key(op.first.0));

@@ -3,6 +3,7 @@
 use super::Shard;
 use super::volume::Volume;
 use crate::api::{Command, CommandFailure, Event, RequestError, VolumeOptions};
+use crate::index::Index;
 use crate::key::Key;
 use crate::mutants;
 use crate::store::{Purpose, Store, Urgency};
@@ -53,6 +54,27 @@ pub struct Commands {
     jobs: Vec<Job>,
 }
 
+impl Commands {
+    /// Makes the volume's clean blocks void; nobody asked, nobody is told.
+    pub fn drop_clean_of(&mut self, index: VolumeIndex) {
+        self.jobs.push(Job::DropClean { token: None, volume: index, cursor: 0, group: 0 });
+    }
+
+    /// Whether the volume's clean blocks are being made void: one that were appended again meanwhile could be missed.
+    pub fn drops_clean_of(&self, index: VolumeIndex) -> bool {
+        self.jobs.iter().any(|job| matches!(job, Job::DropClean { volume, .. } if *volume == index))
+    }
+
+    /// Whether a sweep through the index should go on although nothing happens.
+    pub fn are_sweeping(&self, index: &Index) -> bool {
+        self.jobs.iter().any(|job| match job {
+            Job::Detach { cursor, .. } | Job::DropClean { cursor, .. } => index.next_slot(*cursor).is_some(),
+            Job::VoidPast { past, .. } => !past.is_empty(),
+            _ => false,
+        })
+    }
+}
+
 /// How a job stands.
 enum Standing {
     Goes(Job),
@@ -66,11 +88,11 @@ impl Shard {
             Command::Hold { volume, id, size_bytes } => self.attach(volume, id, size_bytes, VolumeOptions::default(), true),
             Command::Grow { volume, size_bytes } => self.grow(volume, size_bytes),
             Command::SetOptions { token, volume, options } => self.set_options(token, volume, options),
-            Command::Destage { token, volume } => match self.volume(volume) {
+            Command::Destage { token, volume } => match self.volumes.get(volume) {
                 Some(known) => {
                     let errors = known.stats.destage_errors;
-                    let (_, next_run) = self.destage_passes(volume);
-                    self.destage_all(volume, true);
+                    let (_, next_run) = self.destager.passes(volume);
+                    self.destager.bring_all(volume, true);
                     self.commands.jobs.push(Job::Destage { token, volume, errors, stage: DestageStage::Before(next_run) });
                 }
                 None => self.command_done(token, Err(CommandFailure::NoVolume)),
@@ -81,7 +103,7 @@ impl Shard {
                 }
             }
             Command::Cancel { token } => self.cancel(token),
-            Command::Detach { token, volume } => match &mut self.volumes[usize::from(volume.0)] {
+            Command::Detach { token, volume } => match self.volumes.get_mut(volume) {
                 Some(known) => {
                     known.detaching = true;
                     self.fail_throttled_of(Some(volume));
@@ -92,7 +114,7 @@ impl Shard {
                 }
                 None => self.command_done(token, Ok(())),
             },
-            Command::Release { token, volume } => match &mut self.volumes[usize::from(volume.0)] {
+            Command::Release { token, volume } => match self.volumes.get_mut(volume) {
                 Some(known) if !known.held => {
                     known.releasing = true;
                     self.fail_throttled_of(Some(volume));
@@ -106,8 +128,16 @@ impl Shard {
             }
             Command::SetPolicies { volume, map } => self.set_policies(volume, map),
             Command::Cold { volume, blocks } => self.cool(volume, blocks),
-            Command::SsdFailed => self.ssd_is_lost(),
-            Command::DegradedRecorded => self.degraded_is_recorded(),
+            Command::SsdFailed => {
+                if self.ssd_is_lost() {
+                    self.destage_store_moved();
+                }
+            }
+            Command::DegradedRecorded => {
+                self.loss.recorded = true;
+                self.destage_store_moved();
+                self.wake_lost();
+            }
             Command::GoingHome => self.goes_home_elsewhere(),
             Command::SsdForgotten { volume } => self.ssd_is_forgotten(volume),
             Command::PastRecorded { token } => self.past_is_recorded(token),
@@ -116,7 +146,7 @@ impl Shard {
                 self.commands.jobs.push(Job::VoidPast { token, volume, past, group: 0 });
             }
             Command::BackingFailed { volume } => {
-                if self.volume(volume).is_some() {
+                if self.volumes.get(volume).is_some() {
                     self.backing_failed_now(volume);
                 }
             }
@@ -135,19 +165,15 @@ impl Shard {
         assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
         let mut volume = Volume::new(id, size_bytes, options, self.now_ns);
         volume.held = held;
-        match self.volumes[usize::from(index.0)].take() {
+        match self.volumes.get(index) {
             Some(before) => {
                 assert!(before.held && before.id == id, "volume {} is attached already", index.0);
                 volume.cached_blocks = before.cached_blocks;
-                volume.depends_like(&before);
+                volume.depends_like(before);
             }
-            None => {
-                volume.cached_blocks = self.restored.remove(&index.0).unwrap_or(0);
-                let at = self.attached.partition_point(|other| *other < index);
-                self.attached.insert(at, index);
-            }
+            None => volume.cached_blocks = self.restored.remove(&index.0).unwrap_or(0),
         }
-        self.volumes[usize::from(index.0)] = Some(volume);
+        self.volumes.put(index, volume);
         // The host has to say of this one too that the SSD holds nothing of it.
         self.loss.made_progress(self.now_ns);
     }
@@ -157,7 +183,7 @@ impl Shard {
     fn grow(&mut self, index: VolumeIndex, size_bytes: u64) {
         assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
         let is_deaf = mutants::active(82) && self.config.place.shard.0 > 0;
-        if let Some(volume) = self.volumes[usize::from(index.0)].as_mut().filter(|_| !is_deaf) {
+        if let Some(volume) = self.volumes.get_mut(index).filter(|_| !is_deaf) {
             // A growth that was given up may have reached this shard alone, and the next one is to less:
             // nothing behind what the host serves is ever asked for.
             volume.size_bytes = volume.size_bytes.max(size_bytes);
@@ -166,12 +192,12 @@ impl Shard {
     }
 
     fn set_options(&mut self, token: u64, index: VolumeIndex, options: VolumeOptions) {
-        let Some(volume) = &mut self.volumes[usize::from(index.0)] else {
+        let Some(volume) = self.volumes.get_mut(index) else {
             return self.command_done(token, Err(CommandFailure::NoVolume));
         };
         let before = core::mem::replace(&mut volume.options, options);
         self.wake_lost();
-        let volume = self.volume_of(Key::new(index, 0));
+        let volume = self.volumes.of(Key::new(index, 0));
         if volume.options.mode == Mode::WriteBack || mutants::active(26) {
             self.command_done(token, Ok(()));
         } else {
@@ -185,11 +211,11 @@ impl Shard {
         for job in jobs {
             match job {
                 Job::LeaveWriteBack { token: other, volume, before } if other == token => {
-                    self.volume_of(Key::new(volume, 0)).options = before;
+                    self.volumes.of(Key::new(volume, 0)).options = before;
                     self.command_done(token, Err(CommandFailure::Cancelled));
                 }
                 Job::Destage { token: other, volume, .. } if other == token => {
-                    self.destage_all(volume, false);
+                    self.destager.bring_all(volume, false);
                     self.command_done(token, Err(CommandFailure::Cancelled));
                 }
                 job => self.commands.jobs.push(job),
@@ -262,7 +288,7 @@ impl Shard {
     }
 
     fn check_leaving(&mut self, token: u64, index: VolumeIndex, before: VolumeOptions) -> Standing {
-        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err(CommandFailure::VolumeGone)) };
+        let Some(volume) = self.volumes.get(index) else { return Standing::Ended(Some(token), Err(CommandFailure::VolumeGone)) };
         if self.quiescing {
             return Standing::Ended(Some(token), Err(CommandFailure::StoppedInChange));
         }
@@ -271,8 +297,8 @@ impl Shard {
         }
         // Writes that took the way into the store before the change may still be appending.
         let logging = self.ops.iter().any(|op| op.request.volume == index && op.blocks > 0 && op.is_store_write());
-        let (dirty, busy) = (self.dirty.blocks_of(index), self.destage_is_busy(index));
-        let unreadable = self.unreadable_blocks(index);
+        let (dirty, busy) = (self.dirty.blocks_of(index), self.destager.is_busy(index));
+        let unreadable = self.destager.unreadable_blocks(index);
         if dirty == 0 && !busy && !logging {
             match self.notes_are_durable(index) {
                 true => Standing::Ended(Some(token), Ok(())),
@@ -286,17 +312,19 @@ impl Shard {
     }
 
     fn check_destage(&mut self, token: u64, index: VolumeIndex, errors: u64, mut stage: DestageStage) -> Standing {
-        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Err(CommandFailure::VolumeGone)) };
-        let clean = self.dirty.blocks_of(index) == 0 && !self.destage_is_busy(index);
-        let (passes, next_run) = self.destage_passes(index);
+        let Some(volume) = self.volumes.get(index) else { return Standing::Ended(Some(token), Err(CommandFailure::VolumeGone)) };
+        let clean = self.dirty.blocks_of(index) == 0 && !self.destager.is_busy(index);
+        let (passes, next_run) = self.destager.passes(index);
         match stage {
-            DestageStage::Before(run) if self.destage_ended_before(index, run) => stage = DestageStage::Passes(passes + 2),
+            DestageStage::Before(run) if self.destager.ended_before(index, run) => stage = DestageStage::Passes(passes + 2),
             DestageStage::Passes(wanted) if passes >= wanted => stage = DestageStage::Runs(next_run),
             _ => {}
         }
-        let swept = matches!(stage, DestageStage::Runs(run) if self.destage_ended_before(index, run));
+        let swept = matches!(stage, DestageStage::Runs(run) if self.destager.ended_before(index, run));
         let result = match () {
-            () if (swept || clean) && self.unreadable_blocks(index) > 0 => Err(CommandFailure::Unreadable(self.unreadable_blocks(index))),
+            () if (swept || clean) && self.destager.unreadable_blocks(index) > 0 => {
+                Err(CommandFailure::Unreadable(self.destager.unreadable_blocks(index)))
+            }
             () if clean => Ok(()),
             // Runs that ended badly were swept over too.
             () if swept && volume.stats.destage_errors == errors && !volume.backing.failed => Ok(()),
@@ -306,14 +334,14 @@ impl Shard {
             () if self.quiescing => Err(CommandFailure::StoppedInDestage),
             () => return Standing::Goes(Job::Destage { token, volume: index, errors, stage }),
         };
-        self.destage_all(index, false);
+        self.destager.bring_all(index, false);
         Standing::Ended(Some(token), result)
     }
 
     fn check_detach(&mut self, token: u64, index: VolumeIndex, mut cursor: u64) -> Standing {
-        let quick = self.volume(index).is_some_and(|volume| volume.quick_reads > 0);
-        let busy = quick || self.scrub.is_reading() || self.ops.iter().any(|op| op.request.volume == index) || self.destage_is_busy(index);
-        let flushing = self.volume(index).is_some_and(|volume| volume.backing.flushing.is_some());
+        let quick = self.volumes.get(index).is_some_and(|volume| volume.quick_reads > 0);
+        let busy = quick || self.scrub.is_reading() || self.ops.iter().any(|op| op.request.volume == index) || self.destager.is_busy(index);
+        let flushing = self.volumes.get(index).is_some_and(|volume| volume.backing.flushing.is_some());
         if busy || flushing {
             return Standing::Goes(Job::Detach { token, volume: index, cursor });
         }
@@ -328,7 +356,7 @@ impl Shard {
             return Standing::Goes(Job::Detach { token, volume: index, cursor });
         }
         // What eviction had to append again meanwhile may stand where the sweep had been.
-        if self.volume(index).is_some_and(|volume| volume.cached_blocks > 0) {
+        if self.volumes.get(index).is_some_and(|volume| volume.cached_blocks > 0) {
             return Standing::Goes(Job::Detach { token, volume: index, cursor: 0 });
         }
         self.drop_ram_of(index);
@@ -336,17 +364,16 @@ impl Shard {
         self.packer.forget_volume(index);
         self.trail.forget_volume(index);
         self.unsettled.retain(|key, _| key.volume() != index);
-        self.volumes[usize::from(index.0)] = None;
-        self.attached.retain(|other| *other != index);
+        self.volumes.remove(index);
         Standing::Ended(Some(token), Ok(()))
     }
 
     fn check_release(&mut self, token: u64, index: VolumeIndex) -> Standing {
         let goes = Standing::Goes(Job::Release { token, volume: index });
-        let Some(volume) = self.volume(index) else { return Standing::Ended(Some(token), Ok(())) };
+        let Some(volume) = self.volumes.get(index) else { return Standing::Ended(Some(token), Ok(())) };
         let asked = volume.quick_reads > 0 || self.ops.iter().any(|op| op.request.volume == index);
         // After a failed flush the clean blocks are being made void: one that was missed would be believed by the next `Attach`.
-        if asked || self.destage_is_busy(index) || volume.backing.flushing.is_some() || self.drops_clean_of(index) {
+        if asked || self.destager.is_busy(index) || volume.backing.flushing.is_some() || self.commands.drops_clean_of(index) {
             return goes;
         }
         if volume.backing.written > volume.backing.flushed && !volume.backing.failed {
@@ -361,15 +388,15 @@ impl Shard {
         }
         assert!(volume.backing.client_in_flight == 0, "nothing of volume {} is under way", index.0);
         self.drop_ram_of(index);
-        self.destage_rests(index);
+        self.destager.rests(index);
         self.trail.forget_volume(index);
-        let before = self.volumes[usize::from(index.0)].take().expect("looked at above");
+        let before = self.volumes.get(index).expect("looked at above");
         assert!(before.backing.waiters.is_empty(), "nobody waits for volume {}", index.0);
         assert!(before.ram_blocks == 0, "{} blocks of volume {} in RAM", before.ram_blocks, index.0);
         let mut held = Volume::new(before.id, before.size_bytes, VolumeOptions::default(), self.now_ns);
         (held.held, held.cached_blocks) = (true, before.cached_blocks);
-        held.depends_like(&before);
-        self.volumes[usize::from(index.0)] = Some(held);
+        held.depends_like(before);
+        let before = self.volumes.put(index, held).expect("looked at above");
         Standing::Ended(Some(token), if before.backing.failed { Err(CommandFailure::FlushFailed) } else { Ok(()) })
     }
 
@@ -377,7 +404,7 @@ impl Shard {
         if self.loss.is_ssd_failed() {
             return Standing::Ended(token, Err(CommandFailure::SsdFailed));
         }
-        if self.volume(index).is_none() {
+        if self.volumes.get(index).is_none() {
             return Standing::Ended(token, Ok(()));
         }
         for _ in 0..SLOTS_A_TURN {
@@ -402,22 +429,12 @@ impl Shard {
         if self.loss.is_ssd_failed() {
             return Standing::Ended(Some(token), Err(CommandFailure::SsdFailed));
         }
-        let done = self.volume(index).is_none() || self.void_past(index, &mut past, &mut group);
+        let done = self.volumes.get(index).is_none() || self.void_past(index, &mut past, &mut group);
         if !done || group > self.store.commits().durable() {
             self.store.commits_mut().want_durable(group);
             return Standing::Goes(Job::VoidPast { token, volume: index, past, group });
         }
         Standing::Ended(Some(token), Ok(()))
-    }
-
-    /// Makes the volume's clean blocks void; nobody asked, nobody is told.
-    pub(super) fn drop_clean_of(&mut self, index: VolumeIndex) {
-        self.commands.jobs.push(Job::DropClean { token: None, volume: index, cursor: 0, group: 0 });
-    }
-
-    /// Whether the volume's clean blocks are being made void: one that were appended again meanwhile could be missed.
-    pub(super) fn drops_clean_of(&self, index: VolumeIndex) -> bool {
-        self.commands.jobs.iter().any(|job| matches!(job, Job::DropClean { volume, .. } if *volume == index))
     }
 
     fn drop_ram_of(&mut self, index: VolumeIndex) {
@@ -439,9 +456,9 @@ impl Shard {
     fn flush_everything(&mut self) {
         let last = self.store.commits().last();
         self.store.commits_mut().want_durable(last);
-        for at in 0..self.attached.len() {
-            let index = self.attached[at];
-            let volume = self.volume_of(Key::new(index, 0));
+        for at in 0..self.volumes.attached().len() {
+            let index = self.volumes.attached()[at];
+            let volume = self.volumes.of(Key::new(index, 0));
             if volume.backing.written > volume.backing.flushed && !volume.held {
                 self.flush_backing(index);
             }
@@ -453,14 +470,5 @@ impl Shard {
         for job in &self.commands.jobs {
             let _ = writeln!(text, "job: {job:?}");
         }
-    }
-
-    /// Whether a sweep through the index should go on although nothing happens.
-    pub(super) fn commands_are_sweeping(&self) -> bool {
-        self.commands.jobs.iter().any(|job| match job {
-            Job::Detach { cursor, .. } | Job::DropClean { cursor, .. } => self.index.next_slot(*cursor).is_some(),
-            Job::VoidPast { past, .. } => !past.is_empty(),
-            _ => false,
-        })
     }
 }

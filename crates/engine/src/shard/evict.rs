@@ -3,7 +3,7 @@
 //! The store says what is next ([`Evict`]), and in which order a crash finds every block ([`crate::store`]). Here is what becomes of each
 //! block: whether it stays, how it is appended again, and what leaves the index when a region is given up.
 
-use super::cache::NewBlock;
+use super::packing::NewBlock;
 use super::pins::Pins;
 use super::{CLEAN_HOLD_NS, Context, Shard};
 use crate::api::{IoError, IoKind};
@@ -121,7 +121,7 @@ impl Shard {
         if meta.dirty || self.dirty_rest_on(slot) {
             return Some(heat);
         }
-        if self.volume_of(key).detaching || self.dangles(slot) || self.is_lost(slot) {
+        if self.volumes.of(key).detaching || self.dangles(slot) || self.is_lost(slot) {
             return None;
         }
         if keeps_all {
@@ -140,24 +140,6 @@ impl Shard {
             EvictVerdict::Forget if is_base && self.evictor.may_keep_clean(stored_bytes(&self.index, slot)) => Some(heat),
             _ => None,
         }
-    }
-
-    pub(super) fn dirty_rest_on(&self, slot: Slot) -> bool {
-        slot.is_packed() && self.index.references(slot).dirty > 0 && !mutants::active(51)
-    }
-
-    /// Whether the block rests on a base that is gone.
-    fn dangles(&self, slot: Slot) -> bool {
-        if !slot.is_packed() {
-            return false;
-        }
-        let stored = self.index.stored(slot);
-        stored.encoding.rests_on_base() && self.index.object(stored.object).is_none()
-    }
-
-    /// Whether the block was carried on as lost, without content.
-    pub(super) fn is_lost(&self, slot: Slot) -> bool {
-        slot.is_packed() && self.index.stored(slot).encoding == Encoding::Lost
     }
 
     fn pages_of(&self, slot: Slot) -> (u32, u32) {
@@ -202,7 +184,7 @@ impl Shard {
 
     /// A clean block of a volume whose clean blocks are being made void is not carried on: the sweep may have passed the place it would get.
     fn void_if_dropped(&mut self, slot: Slot) {
-        let dropped = |key: &Key| self.drops_clean_of(key.volume()) && !self.index.meta(slot).dirty;
+        let dropped = |key: &Key| self.commands.drops_clean_of(key.volume()) && !self.index.meta(slot).dirty;
         if let Some(key) = self.index.key_of(slot).filter(dropped) {
             self.void_bad_copy(key);
         }
@@ -211,7 +193,7 @@ impl Shard {
     /// A clean block of a volume that is being detached stays for the sweep, which may have passed the place it would get.
     fn leaves_with_its_volume(&mut self, slot: Slot) -> bool {
         let Some(key) = self.index.key_of(slot) else { return false };
-        self.volume_of(key).detaching && !self.index.meta(slot).dirty && !self.dirty_rest_on(slot)
+        self.volumes.of(key).detaching && !self.index.meta(slot).dirty && !self.dirty_rest_on(slot)
     }
 
     fn keep_plain(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
@@ -219,7 +201,7 @@ impl Shard {
         let meta = self.index.meta(slot);
         let mask = self.mask_of(key, slot);
         let proof = self.proof_of(slot);
-        let volume = self.volume_of(key).id;
+        let volume = self.volumes.of(key).id;
         let found = read.and_then(|pages| pages.first()).filter(|page| proof.holds(volume, key.block(), page)).cloned();
         let of_ram = |copy: &crate::ram::RamBlock| mask == u8::MAX && proof.holds(volume, key.block(), &copy.page);
         let found = found.or_else(|| self.ram.get(key).filter(|copy| of_ram(copy)).map(|copy| copy.page.clone()));
@@ -256,7 +238,7 @@ impl Shard {
             self.store.in_flight_mut().hide(moved);
         }
         self.destage_moved(key, slot);
-        self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
+        self.volumes.of(key).stats.reinserted_bytes += BLOCK_BYTES;
     }
 
     fn keep_packed(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
@@ -266,7 +248,7 @@ impl Shard {
             // Its content came home after all; or its base, clean like it, was forgotten while this was read. What is gone with the region is a miss.
             return;
         }
-        let volume = self.volume_of(key).id;
+        let volume = self.volumes.of(key).id;
         let owner = if stored.encoding.is_full() { PayloadOwner::Object(stored.object) } else { PayloadOwner::Block(volume, key.block()) };
         let bytes = read.and_then(|pages| sound_bytes(&stored, owner, meta.checksum, pages)).filter(|_| !self.dangles(slot));
         if let Some(bytes) = bytes {
@@ -275,7 +257,7 @@ impl Shard {
                 self.note_pinned(key);
             }
             self.destage_moved(key, slot);
-            self.volume_of(key).stats.reinserted_bytes += BLOCK_BYTES;
+            self.volumes.of(key).stats.reinserted_bytes += BLOCK_BYTES;
             return;
         }
         let proof = self.proof_of(slot);

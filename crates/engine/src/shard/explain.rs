@@ -1,8 +1,8 @@
 //! Looking: where blocks are and why, for people who ask. Reads only, and little enough at a time that requests do not wait for it.
 
+use super::destage::dirty::DirtySet;
 use super::{Proof, Shard};
 use crate::api::Outcome;
-use crate::destage::dirty::DirtySet;
 use crate::front::shard_of;
 use crate::index::Encoding;
 use crate::key::Key;
@@ -140,7 +140,7 @@ impl Shard {
     /// # Panics
     /// For more than [`EXPLAIN_BLOCKS_MAX`] blocks.
     pub fn explain(&self, now_ns: u64, volume: VolumeIndex, first_block: u64, blocks: u64) -> Option<Explained> {
-        self.volume(volume)?;
+        self.volumes.get(volume)?;
         let mut explained = Explained::default();
         self.each_extent(volume, first_block, blocks, |keys| {
             let first = Key(keys.start);
@@ -161,7 +161,7 @@ impl Shard {
     /// The parts of the range that lie in extents of this shard.
     fn each_extent(&self, volume: VolumeIndex, first_block: u64, blocks: u64, mut each: impl FnMut(core::ops::Range<u64>)) {
         assert!(blocks <= EXPLAIN_BLOCKS_MAX, "{blocks} blocks are too many to be looked at in one go");
-        let Some(known) = self.volume(volume) else { return };
+        let Some(known) = self.volumes.get(volume) else { return };
         let end = (first_block + blocks).min(known.sectors().div_ceil(BLOCK_SECTORS));
         let (shards, mine) = (self.config.place.layout.shards, self.config.place.shard);
         let mut at = first_block;
@@ -193,7 +193,7 @@ impl Shard {
 
     /// Requests lately by region of the volume, of those that came to this shard. `None` if the volume is not attached.
     pub fn heat(&self, now_ns: u64, volume: VolumeIndex) -> Option<Regions> {
-        Some(self.volume(volume)?.heat.regions(now_ns))
+        Some(self.volumes.get(volume)?.heat.regions(now_ns))
     }
 
     /// Counts: shows the blocks of at most `steps` entries of the index, of all volumes, to `each`, with whether they are dirty. Gives where to go
@@ -204,7 +204,7 @@ impl Shard {
 
     /// Whether the volume's backing device failed a flush since it was attached.
     pub fn backing_has_failed(&self, volume: VolumeIndex) -> bool {
-        self.volume(volume).is_some_and(|volume| volume.backing.failed)
+        self.volumes.get(volume).is_some_and(|volume| volume.backing.failed)
     }
 
     /// How a clean and whole block on the SSD is known; `None` if there is none. Its backing device holds what this proves.

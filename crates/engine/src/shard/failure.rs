@@ -8,7 +8,7 @@ use types::VolumeIndex;
 impl Shard {
     /// A flush of the backing device failed: what it had not flushed may be lost, whatever it says later.
     pub(super) fn backing_failed_now(&mut self, index: VolumeIndex) {
-        let volume = self.volume_of(Key::new(index, 0));
+        let volume = self.volumes.of(Key::new(index, 0));
         if volume.backing.failed {
             return;
         }
@@ -25,7 +25,7 @@ impl Shard {
         // ... and in the store by records. A store at rest for a stop gets none any more, and what it holds may stay: clean data enters the store only after
         // a flush of its device. Forgotten in memory alone, it would be missing in the checkpoint and come back with the store.
         if !self.is_quiesced() {
-            self.drop_clean_of(index);
+            self.commands.drop_clean_of(index);
         }
     }
 }

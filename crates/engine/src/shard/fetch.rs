@@ -42,6 +42,18 @@ pub enum Unfetched {
     Gone,
 }
 
+/// A fetch that has ended, well or not.
+pub struct Fetched {
+    /// Who wants it.
+    pub wanted: Wanted,
+    /// Which block.
+    pub key: Key,
+    /// A base had to be read for it.
+    pub base_was_read: bool,
+    /// The block.
+    pub result: Result<Page, Unfetched>,
+}
+
 /// Which of the two parts of a fetch an I/O reads.
 #[derive(Clone, Copy, Debug)]
 pub enum FetchPart {
@@ -155,8 +167,8 @@ impl Shard {
         if mutants::active(56) && self.index.object(other).is_some() { other } else { stored.object }
     }
 
-    /// Starts reading a packed block, with pages from `buffers`, of which there are [`Shard::fetch_pages`]. The answer comes by
-    /// [`Shard::fetched`], and never at once.
+    /// Starts reading a packed block, with pages from `buffers`, of which there are [`Shard::fetch_pages`]. The answer is
+    /// [`Fetched`], and never comes at once.
     pub(super) fn fetch(&mut self, wanted: Wanted, key: Key, slot: Slot, background: bool, buffers: &mut Vec<PageMut>) {
         let stored = self.index.stored(slot);
         let into = buffers.pop().expect("a page to decode into");
@@ -205,7 +217,7 @@ impl Shard {
     }
 
     /// A part has been read, into these pages, or could not be.
-    pub(super) fn fetch_read(&mut self, id: u32, part: FetchPart, pages: Option<&[PageMut]>) {
+    pub(super) fn fetch_read(&mut self, id: u32, part: FetchPart, pages: Option<&[PageMut]>) -> Option<Fetched> {
         let fetch = self.fetches.get_mut(id);
         fetch.pending -= 1;
         fetch.unreadable |= pages.is_none();
@@ -220,20 +232,11 @@ impl Shard {
             _ => unreachable!("only what is awaited was read"),
         };
         bytes.here = pages.map(|pages| bytes.gather(pages));
-        if fetch.pending == 0 {
-            self.fetch_done(id);
-        }
+        (fetch.pending == 0).then(|| self.fetch_done(id))
     }
 
-    /// Fetches for which there was nothing to read.
-    #[inline(never)]
-    pub(super) fn end_fetches_without_io(&mut self) {
-        while let Some(id) = self.fetched_without_io.pop_front() {
-            self.fetch_done(id);
-        }
-    }
-
-    fn fetch_done(&mut self, id: u32) {
+    /// All that a fetch needs is here.
+    pub(super) fn fetch_done(&mut self, id: u32) -> Fetched {
         let fetch = self.fetches.remove(id);
         let (wanted, key) = (fetch.wanted, fetch.key);
         let gone = matches!(&fetch.base, Some(Base { source: BaseSource::Gone, .. }));
@@ -243,27 +246,7 @@ impl Shard {
             () if fetch.unreadable => Err(Unfetched::Unreadable),
             () => self.decode(fetch).ok_or(Unfetched::Mismatch),
         };
-        match wanted {
-            Wanted::Read { op, index } => {
-                if let (Ok(page), true) = (&result, base_was_read) {
-                    self.make_whole(key, page);
-                }
-                self.packed_read(op, index, result);
-            }
-            Wanted::Edge { op, edge } => self.packed_edge_read(op, edge, key, result),
-            Wanted::Destage { run, at } => self.packed_destage_read(run, at, result),
-            Wanted::Base(object) => self.base_read(object, result),
-            Wanted::Scrub(slot) => self.packed_scrubbed(key, slot, result),
-        }
-    }
-
-    /// A packed block is not to be had. True if that is an error for the client; a clean one is made void.
-    pub(super) fn packed_copy_is_bad(&mut self, key: Key, why: Unfetched) -> bool {
-        if why == Unfetched::Gone && !self.dirty.contains(key) {
-            self.void_bad_copy(key);
-            return false;
-        }
-        self.cached_copy_is_bad(key, why == Unfetched::Unreadable)
+        Fetched { wanted, key, base_was_read, result }
     }
 
     /// The block, if everything is as it was written.
@@ -272,7 +255,7 @@ impl Shard {
         // What is stored in full is known by its number; it may have no address any more.
         let owner = match encoding.is_full() {
             true => PayloadOwner::Object(object),
-            false => PayloadOwner::Block(self.volume_of(key).id, key.block()),
+            false => PayloadOwner::Block(self.volumes.of(key).id, key.block()),
         };
         let base = match base {
             None => None,

@@ -5,14 +5,12 @@
 //! believe them, and they become clean only by destage's own flush. So a commit costs what the SSD costs, also where the disk's write cache is on
 //! and full of what destage brought home.
 
+use super::Shard;
 use super::op::{Op, Phase};
-use super::volume::FlushWaiter;
-use super::{Context, Shard};
-use crate::api::{IoKind, Outcome, Request, Target};
+use crate::api::{Outcome, Request};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
-use crate::outbox::Span;
 use alloc::vec::Vec;
 use page::PageVec;
 use types::VolumeIndex;
@@ -21,7 +19,7 @@ impl Shard {
     /// A flush arrives. It covers exactly what was acknowledged before; what is in flight may or may not become durable.
     pub(super) fn begin_flush(&mut self, request: Request) {
         let now_ns = self.now_ns;
-        let volume = self.volume_of(Key::new(request.volume, 0));
+        let volume = self.volumes.of(Key::new(request.volume, 0));
         volume.awaited.flushed(now_ns);
         let (index, mut group, written) = (request.volume, volume.stored_group, volume.backing.owed);
         if mutants::active(10) {
@@ -53,9 +51,9 @@ impl Shard {
         }
         let (group, index) = (op.group, op.request.volume);
         // A failure after the fact does not undo durability, but a device whose flush failed is not believed about anything.
-        let backing_failed = self.volume(index).is_none_or(|volume| volume.backing.failed);
+        let backing_failed = self.volumes.get(index).is_none_or(|volume| volume.backing.failed);
         let stored = self.store.commits().durable() >= group;
-        let is_past = self.volume(index).is_some_and(|volume| volume.past_ssd);
+        let is_past = self.volumes.get(index).is_some_and(|volume| volume.past_ssd);
         if backing_failed {
             self.fail(id, crate::api::RequestError::Io);
         } else if stored || is_past {
@@ -78,35 +76,9 @@ impl Shard {
         }
     }
 
-    /// `id` is to be woken when the first `written` writes of the volume's backing device are durable. False if they are, or if
-    /// the device failed.
-    pub(super) fn wait_backing_flushed(&mut self, index: VolumeIndex, written: u64, id: OpId) -> bool {
-        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
-        let written = match backing.flushing {
-            Some(covered) if mutants::active(93) => written.min(covered),
-            _ => written,
-        };
-        if backing.flushed >= written || backing.failed {
-            return false;
-        }
-        backing.waiters.push(FlushWaiter { written, op: id });
-        self.flush_backing(index);
-        true
-    }
-
-    /// Starts a flush of the backing device unless one runs (then the next one follows it, if still needed).
-    pub(super) fn flush_backing(&mut self, index: VolumeIndex) {
-        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
-        if backing.flushing.is_none() && !backing.failed {
-            backing.flushing = Some(backing.written);
-            let span = Span { target: Target::Backing(index), offset_bytes: 0, length_bytes: 0, background: false };
-            self.out.io(span, IoKind::Flush, Context::BackingFlush(index));
-        }
-    }
-
     /// The backing device has flushed, or failed to: final.
     pub(super) fn backing_flushed(&mut self, index: VolumeIndex, ok: bool) {
-        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        let backing = &mut self.volumes.of(Key::new(index, 0)).backing;
         let covered = backing.flushing.take().expect("a flush was running");
         let mut woken: Vec<OpId> = Vec::new();
         if !ok && mutants::active(7) {

@@ -15,10 +15,11 @@ use super::Shard;
 use super::op::Phase;
 use super::past::Past;
 use crate::api::{Event, IoError, RequestError};
+use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use alloc::vec::Vec;
-use types::{BypassReason, VolumeIndex};
+use types::{BypassReason, OnSsdLoss, VolumeIndex};
 
 /// Requests that would make the SSD stale wait this long for dirty blocks to go home. Drives and links that reset are back by then, and a device
 /// that hangs has answered: the kernel gives each command 30 seconds, and tries again.
@@ -74,14 +75,15 @@ impl Shard {
         self.begin_loss();
     }
 
-    /// Another shard cannot write the SSD: this one does not use it any more either, so that nothing new depends on it.
-    pub(super) fn ssd_is_lost(&mut self) {
-        if !self.loss.is_ssd_failed() {
-            let waiters = self.store.commits_mut().fail();
-            self.ready.extend(waiters);
-            self.begin_loss();
-            self.destage_store_moved();
+    /// Another shard cannot write the SSD: this one does not use it any more either, so that nothing new depends on it. False if it was lost before.
+    pub(super) fn ssd_is_lost(&mut self) -> bool {
+        if self.loss.is_ssd_failed() {
+            return false;
         }
+        let waiters = self.store.commits_mut().fail();
+        self.ready.extend(waiters);
+        self.begin_loss();
+        true
     }
 
     /// Dirty blocks have gone home.
@@ -114,24 +116,17 @@ impl Shard {
         self.loss.made_progress(self.now_ns);
         self.ranges.are_spoilt();
         // Ranges held back what is dirty in them.
-        self.destage_may_look_at_all();
+        self.destager.may_look_at_all(&self.dirty);
         self.note_unstored();
         // What waits for room in the store will get none: it takes another way.
         self.ready.extend(self.starved.drain(..));
-    }
-
-    /// The host has recorded that clean blocks on the SSD are void.
-    pub(super) fn degraded_is_recorded(&mut self) {
-        self.loss.recorded = true;
-        self.destage_store_moved();
-        self.wake_lost();
     }
 
     /// The host has recorded that the SSD holds nothing of the volume: it goes on past the SSD.
     pub(super) fn ssd_is_forgotten(&mut self, index: VolumeIndex) {
         // The word may have been asked for in an earlier life of the pool.
         let holds = self.loss.is_ssd_failed() && self.dirty.blocks_of(index) == 0;
-        if let Some(volume) = self.volumes[usize::from(index.0)].as_mut().filter(|_| holds) {
+        if let Some(volume) = self.volumes.get_mut(index).filter(|_| holds) {
             volume.past_ssd = true;
             self.wake_lost();
         }
@@ -144,10 +139,10 @@ impl Shard {
 
     /// Ends each turn once the store has failed: tells of volumes that need the SSD no more.
     pub(super) fn check_loss(&mut self) {
-        for at in 0..self.attached.len() {
-            let index = self.attached[at];
+        for at in 0..self.volumes.attached().len() {
+            let index = self.volumes.attached()[at];
             let nothing = self.dirty.blocks_of(index) == 0;
-            let volume = self.volumes[usize::from(index.0)].as_mut().expect("attached");
+            let volume = self.volumes.get_mut(index).expect("attached");
             if nothing && !volume.said_nothing_dirty {
                 volume.said_nothing_dirty = true;
                 self.out.event(Event::NothingDirty(index));
@@ -170,9 +165,9 @@ impl Shard {
             return true;
         }
         let index = self.ops.get(id).request.volume;
-        let continues = !self.is_past_ssd(index) && self.continues_past_ssd(index);
+        let continues = !self.volumes.is_past_ssd(index) && self.continues_past_ssd(index);
         self.ops.get_mut(id).past_ssd = continues;
-        let may = continues || self.is_past_ssd(index);
+        let may = continues || self.volumes.is_past_ssd(index);
         if !may {
             self.wait_for_loss(id);
         }
@@ -198,11 +193,26 @@ impl Shard {
         op.edges.clear();
         for key in core::mem::take(&mut op.shielded) {
             self.shielded.remove(&key);
-            self.destage_may_look_at(key);
+            self.destager.may_look_at(key);
         }
         if self.ops.get(id).reason.is_none() {
             self.turn_away(id, BypassReason::Degraded);
         }
         self.ready.push_back(id);
+    }
+
+    /// Whether the volume goes on although the lost SSD holds some of it.
+    pub(super) fn continues_past_ssd(&self, index: VolumeIndex) -> bool {
+        self.loss.recorded && self.volumes.get(index).is_some_and(|volume| volume.options.on_ssd_loss == OnSsdLoss::Continue)
+    }
+
+    /// The store has failed: what of it is acknowledged and not durable.
+    fn note_unstored(&mut self) {
+        let is_unstored = |key: &Key| self.index.get(*key).is_none_or(|slot| !self.is_durable(slot));
+        let dirty = self.dirty.iter().filter(is_unstored);
+        let durable = self.store.commits().durable();
+        let voided = self.unsettled.iter().filter(|(_, group)| **group > durable).map(|(key, _)| *key);
+        let unstored = dirty.chain(voided).collect();
+        self.loss.past.note_unstored(unstored);
     }
 }

@@ -22,8 +22,12 @@
 //! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has retired
 //!   its region. So what recovery finds is never older than what was served.
 
+mod answer;
+mod arrivals;
+mod backing;
+mod bad_copy;
 mod bases;
-mod cache;
+mod blocks;
 mod check;
 mod commands;
 mod destage;
@@ -33,6 +37,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod flush;
+mod limits;
 mod loss;
 mod next_to_go;
 mod notes;
@@ -52,12 +57,13 @@ mod route;
 mod scrub;
 mod singly;
 mod throttle;
+mod tier;
 mod volume;
+mod volumes;
 mod write_backing;
 mod write_store;
 
 use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Origin, Outcome, RangeStep, Reply, Request, RequestError};
-use crate::destage::dirty::DirtySet;
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
 use crate::locks::{Locks, OpId};
@@ -70,19 +76,19 @@ use crate::presence::Presence;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
 use crate::stats::{ShardStats, VolumeStats};
-use crate::store::{Begun, Layout, LayoutIo, Store, StorePlace, Urgency, WorkAhead};
+use crate::store::{Begun, Layout, LayoutIo, Store, StorePlace, WorkAhead};
 use crate::trail::Trail;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 use commands::Commands;
 use destage::Destager;
+use destage::dirty::DirtySet;
 use evict::Evictor;
 use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
 use recompress::Recompression;
-use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VOLUMES_MAX, VolumeIndex};
-use volume::Volume;
+use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VolumeIndex};
+use volumes::Volumes;
 
 pub use explain::{BlockFacts, DirtyExtent, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, Kept};
 pub use loss::PATIENCE_NS as LOSS_PATIENCE_NS;
@@ -119,7 +125,6 @@ const TURN_EVERY_NS: u64 = 100_000;
 /// some requests, writes that no flush is expected to follow share groups: a header page for each was half of what TPC-C wrote. A group
 /// waits for others only while another one is under way, so a commit costs what the SSD costs, whatever else is going on.
 const CLIENTS_QUEUE: u32 = 8;
-const PACKED_SHARE_REQUESTS: usize = 4;
 
 /// Clean blocks on their way to the SSD wait for others this long: nobody waits for them.
 const CLEAN_HOLD_NS: u64 = 100_000_000;
@@ -142,13 +147,6 @@ enum Context {
     DestageWrite(u32),
 }
 
-/// Takes note of a request that has an extent, once.
-fn note(trail: &mut Trail, now_ns: u64, op: &mut Op, outcome: Outcome) {
-    if op.blocks > 0 && !core::mem::replace(&mut op.noted, true) && op.request.origin != Origin::Look {
-        trail.note(now_ns, op.happened(outcome));
-    }
-}
-
 /// See the module.
 pub struct Shard {
     config: ShardConfig,
@@ -165,9 +163,7 @@ pub struct Shard {
     ram: Ram,
     policy: Policy,
     dirty: DirtySet,
-    volumes: Vec<Option<Volume>>,
-    /// Places of `volumes` that are taken, ascending.
-    attached: Vec<VolumeIndex>,
+    volumes: Volumes,
     /// Index entries by volume that recovery brought, until the volume is attached.
     restored: Map<u16, u64>,
     ops: Ops,
@@ -204,8 +200,6 @@ pub struct Shard {
     recompression: Recompression,
     scrub: scrub::Scrub,
     destager: Destager,
-    /// The host has little time for what can wait.
-    host_is_busy: bool,
     evictor: Evictor,
     commands: Commands,
     zero_page: Page,
@@ -242,8 +236,7 @@ impl Shard {
             ram: Ram::default(),
             policy: Policy::new(config.ram_blocks, u64::from(slots)),
             dirty: found.dirty,
-            volumes: (0..VOLUMES_MAX).map(|_| None).collect(),
-            attached: Vec::new(),
+            volumes: Volumes::default(),
             restored: found.blocks,
             ops: Ops::default(),
             packer: Packer::new(if mutants::active(58) { 1 } else { found.next_object }),
@@ -266,7 +259,6 @@ impl Shard {
             recompression: Recompression::default(),
             scrub: scrub::Scrub::default(),
             destager,
-            host_is_busy: false,
             evictor: Evictor::default(),
             commands: Commands::default(),
             zero_page,
@@ -313,7 +305,7 @@ impl Shard {
         if self.quiescing {
             return Err(RequestError::Shutdown);
         }
-        let volume = self.volume(request.volume).ok_or(RequestError::Invalid)?;
+        let volume = self.volumes.get(request.volume).ok_or(RequestError::Invalid)?;
         if volume.detaching || volume.releasing || volume.held {
             return Err(RequestError::Shutdown);
         }
@@ -341,7 +333,7 @@ impl Shard {
             // Counted once.
             return;
         }
-        let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
+        let volume = self.volumes.get_mut(request.volume).expect("checked by refuse");
         let bytes = u64::from(request.sectors) * types::SECTOR_BYTES;
         match request.op {
             OpKind::Read => {
@@ -394,6 +386,12 @@ impl Shard {
         self.turn();
     }
 
+    /// Tells the shard whether its host's processors have little time beside what clients ask for: then an idle backing device alone is no reason to bring
+    /// blocks home, since clients would wait for that work. Age, limits, and whoever waits are reasons all the same. A hint; to be followed by a tick.
+    pub fn set_host_busy(&mut self, is_busy: bool) {
+        self.destager.set_host_busy(is_busy);
+    }
+
     /// Time passes. To be called at [`Shard::next_deadline`]; harmless at any other time.
     pub fn tick(&mut self, now_ns: u64) {
         self.advance_time(now_ns);
@@ -406,7 +404,7 @@ impl Shard {
     /// When `tick` should be called if nothing else happens before; `None` if never.
     pub fn next_deadline(&self) -> Option<u64> {
         let short = self.short_of_pages || self.store.is_short_of_pages();
-        let waits = !self.starved.is_empty() || short || self.commands_are_sweeping();
+        let waits = !self.starved.is_empty() || short || self.commands.are_sweeping(&self.index);
         let starved = waits.then_some(self.now_ns + 1_000_000);
         let recompression = self.recompression.deadline();
         let throttle = self.throttle.deadline();
@@ -503,48 +501,12 @@ impl Shard {
     /// The heat of one volume fades: of each in its turn, so that nobody waits for all of them.
     #[inline(never)]
     fn fade_heat(&mut self) {
-        let volumes = self.attached.len().max(1);
+        let volumes = self.volumes.attached().len().max(1);
         self.heat_fades_ns = self.now_ns + FADE_NS / volumes as u64;
         self.heat_fades += 1;
-        let Some(index) = self.attached.get(self.heat_fades % volumes).copied() else { return };
-        let volume = self.volumes[usize::from(index.0)].as_mut().expect("attached");
+        let Some(index) = self.volumes.attached().get(self.heat_fades % volumes).copied() else { return };
+        let volume = self.volumes.get_mut(index).expect("attached");
         volume.heat.fade(self.now_ns, volume.stats.reads + volume.stats.writes);
-    }
-
-    /// The trail learns of a request that is about to be answered. Before what it brought enters the cache, which may have to turn it away.
-    fn note(&mut self, id: OpId, outcome: Outcome) {
-        note(&mut self.trail, self.now_ns, self.ops.get_mut(id), outcome);
-    }
-
-    /// Replies and gives the blocks back.
-    fn finish(&mut self, id: OpId, result: Result<(), RequestError>, pages: PageVec, outcome: Outcome) {
-        self.finish_as(id, Reply { id: self.ops.get(id).request.id, result, pages, outcome, range: None });
-    }
-
-    fn finish_as(&mut self, id: OpId, reply: Reply) {
-        let mut op = self.ops.remove(id);
-        note(&mut self.trail, self.now_ns, &mut op, reply.outcome);
-        for key in &op.shielded {
-            self.shielded.remove(key);
-            self.destage_may_look_at(*key);
-        }
-        self.unlock(id, &op);
-        if op.request.range.is_some() {
-            self.leave_range(id, &op.request);
-        }
-        self.out.reply(reply);
-    }
-
-    fn fail(&mut self, id: OpId, error: RequestError) {
-        self.finish(id, Err(error), PageVec::new(), Outcome::Other);
-    }
-
-    fn wake_starved(&mut self) {
-        if !self.starved.is_empty() {
-            self.packer.give_back_pages();
-            self.edge_pages.give_back();
-            self.ready.append(&mut self.starved);
-        }
     }
 
     fn store_completed(&mut self, io: LayoutIo, result: Result<(), IoError>) {
@@ -566,30 +528,9 @@ impl Shard {
         }
     }
 
-    /// Requests in the shard.
-    fn requests(&self) -> usize {
-        self.ops.len() + self.quick_reads as usize
-    }
-
-    /// How soon a dirty write goes: at once, or with those that arrive while another group is being written.
-    fn commit_urgency(&self, first: Key) -> Urgency {
-        let Some(volume) = self.volume(first.volume()) else { return Urgency::Commit };
-        let packed = self.packer.is_on() && self.requests() >= PACKED_SHARE_REQUESTS;
-        let others_write = volume.backing.client_in_flight >= CLIENTS_QUEUE || packed;
-        if others_write && !volume.awaited.expects(first.block()) { Urgency::Share } else { Urgency::Commit }
-    }
-
-    fn volume(&self, index: VolumeIndex) -> Option<&Volume> {
-        self.volumes.get(usize::from(index.0))?.as_ref()
-    }
-
-    fn volume_of(&mut self, key: Key) -> &mut Volume {
-        self.volumes[usize::from(key.volume().0)].as_mut().expect("a cached block's volume is attached")
-    }
-
     /// The counters of a volume, gauges filled in.
     pub fn volume_stats(&self, index: VolumeIndex) -> Option<VolumeStats> {
-        let volume = self.volume(index)?;
+        let volume = self.volumes.get(index)?;
         Some(VolumeStats {
             dirty_bytes: self.dirty.blocks_of(index) * BLOCK_BYTES,
             cached_bytes: volume.cached_blocks * BLOCK_BYTES,
@@ -602,7 +543,7 @@ impl Shard {
     /// attached at least, if a recovery brought it. `None` if nothing is dirty, or all of it is called home for the room it takes in the store.
     pub fn oldest_dirty_ns(&self, index: VolumeIndex) -> Option<u64> {
         let since_ns = self.dirty.oldest_of_known_age(index)?;
-        Some(self.now_ns.saturating_sub(since_ns.max(self.volume(index)?.attached_ns)))
+        Some(self.now_ns.saturating_sub(since_ns.max(self.volumes.get(index)?.attached_ns)))
     }
 
     /// Counters and gauges of the shard.
@@ -626,11 +567,6 @@ impl Shard {
     /// The I/Os handed out and not yet completed.
     pub fn io_in_flight(&self) -> usize {
         self.out.in_flight()
-    }
-
-    /// Whether `Quiesce` is complete: nothing in flight, nothing to come.
-    pub fn is_quiesced(&self) -> bool {
-        self.quiescing && self.out.in_flight() == 0 && self.awaited.is_empty() && self.requests() == 0 && self.store.is_idle()
     }
 
     /// Whether the SSD failed under this shard. Then its index names blocks that never reached the store: no checkpoint may be made of it.
@@ -673,6 +609,6 @@ impl Shard {
 
     /// The volume's place, number in the store, and whether it has dirty blocks here.
     pub fn attached(&self) -> impl Iterator<Item = (VolumeIndex, types::VolumeId, u64)> + '_ {
-        self.attached.iter().filter_map(|index| Some((*index, self.volume(*index)?.id, self.dirty.blocks_of(*index))))
+        self.volumes.attached().iter().filter_map(|index| Some((*index, self.volumes.get(*index)?.id, self.dirty.blocks_of(*index))))
     }
 }

@@ -6,7 +6,7 @@
 //! all blocks while clients queue at that device: a scattered block costs RAID 5 four of the commands they wait for.
 
 use super::Shard;
-use crate::destage::dirty::DirtySet;
+use super::destage::dirty::DirtySet;
 use crate::policy::Heat;
 use crate::store::Region;
 
@@ -16,7 +16,7 @@ impl Shard {
         for slot in regions.iter().flat_map(|region| region.slots(&self.index)) {
             let Some(key) = self.index.key_of(slot) else { continue };
             let meta = self.index.meta(slot);
-            let volume = self.volumes[usize::from(key.volume().0)].as_ref();
+            let volume = self.volumes.get(key.volume());
             // The queue may be short just now; reads that take half of what they may say that it was not.
             let clients_queue = volume.is_some_and(|volume| {
                 let backing = &volume.backing;

@@ -49,10 +49,10 @@ impl Shard {
         if !self.store.has_room(Purpose::Clean) {
             return false;
         }
-        let volume = self.volume_of(key).id;
+        let volume = self.volumes.of(key).id;
         let group = self.store.note_home(volume, key.block(), slot, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
         self.index.let_go_of_base(slot);
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.note_group = volume.note_group.max(group);
         true
     }
@@ -74,7 +74,7 @@ impl Shard {
     /// more: then the host's record that nobody is to believe it must do.
     pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
         if self.loss.is_ssd_failed() {
-            return self.volume(index).is_some_and(|volume| volume.past_ssd);
+            return self.volumes.get(index).is_some_and(|volume| volume.past_ssd);
         }
         while let Some((key, _)) = self.unnoted.range(Key::new(index, 0)..).next().filter(|(key, _)| key.volume() == index) {
             let key = *key;
@@ -82,7 +82,7 @@ impl Shard {
                 return false;
             }
         }
-        let group = self.volume_of(Key::new(index, 0)).note_group;
+        let group = self.volumes.of(Key::new(index, 0)).note_group;
         if group > self.store.commits().durable() {
             self.store.commits_mut().want_durable(group);
             return false;

@@ -3,7 +3,6 @@
 //! The order of index and store is that of plain blocks: a record is appended, the index points to it at once, and its content (or its stored
 //! bytes) is served from memory until its group is complete. Where in the region its bytes lie is known when the group is closed.
 
-use super::cache::NewBlock;
 use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::{Encoding, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
 use crate::key::Key;
@@ -21,7 +20,61 @@ use types::{VolumeId, VolumeIndex};
 /// about as many reads.
 const WHOLE_ONE_IN: u32 = 16;
 
+/// A block on its way into the store.
+pub struct NewBlock {
+    /// Which.
+    pub key: Key,
+    /// Its content.
+    pub page: Page,
+    /// Valid sectors.
+    pub mask: u8,
+    /// Newer than the backing device.
+    pub dirty: bool,
+    /// For its index entry.
+    pub heat: Heat,
+    /// Of the content; computed here unless the caller has it.
+    pub checksum: Option<u32>,
+    /// Dirty content that could not be read: `page` is not what `checksum` says.
+    pub lost: bool,
+}
+
 impl Shard {
+    /// Appends a block and points the index at it; gives the group. The store must have room.
+    pub(super) fn store_block(&mut self, block: NewBlock, urgency: Urgency) -> u64 {
+        if let Some(group) = self.store_packed(&block, urgency) {
+            return group;
+        }
+        let NewBlock { key, page, mask, dirty, heat, checksum, lost } = block;
+        let id = self.volumes.of(key).id;
+        if checksum.is_none() {
+            self.destager.replaced(key);
+        }
+        let checksum = checksum.unwrap_or_else(|| payload_checksum(id, key.block(), &page));
+        let kind = match (dirty, lost) {
+            (true, false) => RecordKind::DataDirty,
+            (true, true) => RecordKind::DataLost,
+            (false, _) => RecordKind::DataClean,
+        };
+        let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0, packed: None };
+        let appended = self.store.append(record, Payload::Page(page), urgency);
+        let slot = appended.slot.expect("a record with payload has a slot");
+        let meta = SlotMeta { dirty, partial: mask != u8::MAX, frequency: heat.bits(), checksum };
+        if self.index.insert(key, slot, meta).is_none() {
+            self.volumes.of(key).cached_blocks += 1;
+            self.presence.enter(key);
+        }
+        self.partial.remove(&key);
+        if meta.partial {
+            self.partial.insert(key, mask);
+        }
+        if dirty {
+            self.now_dirty(key, self.now_ns)
+        } else {
+            self.dirty.remove(key)
+        }
+        appended.group
+    }
+
     /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
     pub fn set_content(&mut self, options: ContentOptions) {
         self.packer.set(options);
@@ -88,7 +141,7 @@ impl Shard {
         let meta = self.index.meta(slot);
         let often = Heat::from_bits(meta.frequency) == Heat::from_bits(3);
         let is_delta = self.index.stored(slot).encoding.rests_on_base();
-        let leaves = self.drops_clean_of(key.volume()) || self.volume_of(key).detaching;
+        let leaves = self.commands.drops_clean_of(key.volume()) || self.volumes.of(key).detaching;
         let may_append = !self.loss.is_ssd_failed() && self.store.has_room(Purpose::Clean) && !leaves;
         if meta.dirty || !often || !is_delta || !may_append {
             return;
@@ -107,7 +160,7 @@ impl Shard {
 
     fn store_chosen(&mut self, block: &NewBlock, chosen: Chosen, urgency: Urgency) -> u64 {
         let Chosen { encoding, object } = chosen;
-        let volume = self.volume_of(block.key).id;
+        let volume = self.volumes.of(block.key).id;
         let (owner, checksum) = if encoding.is_full() {
             (PayloadOwner::Object(object), object_checksum(object, &block.page))
         } else {
@@ -122,7 +175,7 @@ impl Shard {
         let packed = Packed { encoding, place: 0, bytes: stored_length(encoding, &bytes), object, vital: false };
         let record = record(kind, volume, block.key.block(), checksum, packed);
         let payload = PackedPayload { bytes, page: Some(block.page.clone()) };
-        self.destage_replaced(block.key);
+        self.destager.replaced(block.key);
         self.append_packed_block(block.key, meta, record, payload, urgency)
     }
 
@@ -147,7 +200,7 @@ impl Shard {
         let appended = self.store.append(record, Payload::Packed(payload), urgency);
         let slot = appended.slot.expect("a packed record has a slot");
         if self.index.insert_packed(key, slot, meta, stored).is_none() {
-            self.volume_of(key).cached_blocks += 1;
+            self.volumes.of(key).cached_blocks += 1;
             self.presence.enter(key);
         }
         self.partial.remove(&key);
@@ -163,7 +216,7 @@ impl Shard {
     pub(super) fn store_packed_again(&mut self, key: Key, slot: Slot, heat: Heat, payload: PackedPayload) {
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
         let (stored, payload) = self.denser(key, meta.checksum, stored, payload);
-        let volume = self.volume_of(key).id;
+        let volume = self.volumes.of(key).id;
         let kind = match (meta.dirty, stored.encoding) {
             (true, Encoding::Lost) => RecordKind::DataLost,
             (true, _) => RecordKind::DataDirty,
@@ -181,7 +234,7 @@ impl Shard {
     /// anew, after a restart too. The checksum stays that of what is lost.
     pub(super) fn store_lost(&mut self, key: Key, slot: Slot, heat: Heat) {
         let meta = SlotMeta { frequency: heat.bits(), ..self.index.meta(slot) };
-        let volume = self.volume_of(key).id;
+        let volume = self.volumes.of(key).id;
         let packed = Packed { encoding: Encoding::Lost, place: 0, bytes: 0, object: 0, vital: false };
         let record = record(RecordKind::DataLost, volume, key.block(), meta.checksum, packed);
         self.append_packed_block(key, meta, record, PackedPayload::default(), Urgency::By(self.now_ns + CLEAN_HOLD_NS));

@@ -5,7 +5,7 @@
 
 use super::fetch::FetchPart;
 use super::{Context, Shard};
-use crate::api::{IoError, IoKind, Target};
+use crate::api::{IoKind, Target};
 use crate::outbox::Span;
 use crate::store::RegionId;
 use alloc::boxed::Box;
@@ -64,15 +64,15 @@ impl Awaited {
 
 /// A read of parts that lie side by side, in order of their first pages.
 pub struct PartsRead {
-    parts: SmallVec<[Part; 1]>,
+    pub(super) parts: SmallVec<[Part; 1]>,
     /// After a failure of several: the parts to be read after this one, and pages that are not needed for it.
-    singly: Option<Box<Singly>>,
+    pub(super) singly: Option<Box<Singly>>,
 }
 
 /// Parts of a read that failed, still to be read one after the other.
-struct Singly {
-    parts: Vec<Part>,
-    spare: Vec<PageMut>,
+pub(super) struct Singly {
+    pub(super) parts: Vec<Part>,
+    pub(super) spare: Vec<PageMut>,
 }
 
 impl Shard {
@@ -110,34 +110,10 @@ impl Shard {
         self.out.io(span, IoKind::Read(pages), Context::Fetch(read));
     }
 
-    /// Parts have been read, or not.
-    pub(super) fn parts_read(&mut self, read: PartsRead, result: Result<(), IoError>, pages: PageMutVec) {
-        let PartsRead { parts, singly } = read;
-        if result.is_err() && parts.len() > 1 {
-            let singly = Singly { parts: parts.into_vec(), spare: pages.into_iter().collect() };
-            return self.read_next_singly(Box::new(singly));
-        }
-        let from_page = parts[0].first_page;
-        for part in &parts {
-            let pages = &pages[(part.first_page - from_page) as usize..][..part.pages as usize];
-            self.part_read(part, result.is_ok().then_some(pages));
-        }
-        if let Some(mut singly) = singly {
-            singly.spare.extend(pages);
-            self.read_next_singly(singly);
-        }
-    }
-
     /// One after the other, since their pages overlap: there may be too few for all at once.
-    fn read_next_singly(&mut self, mut singly: Box<Singly>) {
+    pub(super) fn read_next_singly(&mut self, mut singly: Box<Singly>) {
         let Some(part) = singly.parts.pop() else { return };
         let pages = singly.spare.drain(singly.spare.len() - part.pages as usize..).collect();
         self.read_parts(PartsRead { parts: SmallVec::from_buf([part]), singly: Some(singly) }, pages);
-    }
-
-    /// A part has been read, into these pages, or not.
-    fn part_read(&mut self, part: &Part, pages: Option<&[PageMut]>) {
-        self.store.readers().end(part.region);
-        self.fetch_read(part.fetch, part.part, pages);
     }
 }

@@ -25,7 +25,7 @@ use crate::store::{Purpose, Store, Urgency};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
-use types::{EXTENT_BLOCKS, OnSsdLoss, VolumeIndex};
+use types::{EXTENT_BLOCKS, VolumeIndex};
 
 /// Blocks looked at in one turn, so that clients of other volumes do not wait.
 const BLOCKS_A_TURN: u32 = if cfg!(feature = "mutants") { 64 } else { 4096 };
@@ -46,6 +46,11 @@ pub struct Past {
 }
 
 impl Past {
+    /// The store has failed: what of it is acknowledged and not durable.
+    pub(super) fn note_unstored(&mut self, keys: BTreeSet<Key>) {
+        self.unstored = keys;
+    }
+
     fn covers(&self, keys: &Range<Key>) -> bool {
         (keys.start.0..keys.end.0).map(Key).all(|key| {
             let at = (key.0 % EXTENT_BLOCKS) as usize;
@@ -68,25 +73,6 @@ impl Past {
 }
 
 impl Shard {
-    /// Whether the host has recorded that the lost SSD holds nothing of the volume.
-    pub(super) fn is_past_ssd(&self, index: VolumeIndex) -> bool {
-        self.volume(index).is_some_and(|volume| volume.past_ssd)
-    }
-
-    /// Whether the volume goes on although the lost SSD holds some of it.
-    pub(super) fn continues_past_ssd(&self, index: VolumeIndex) -> bool {
-        self.loss.recorded && self.volume(index).is_some_and(|volume| volume.options.on_ssd_loss == OnSsdLoss::Continue)
-    }
-
-    /// The store has failed: what of it is acknowledged and not durable.
-    pub(super) fn note_unstored(&mut self) {
-        let is_unstored = |key: &Key| self.index.get(*key).is_none_or(|slot| !self.is_durable(slot));
-        let dirty = self.dirty.iter().filter(is_unstored);
-        let durable = self.store.commits().durable();
-        let voided = self.unsettled.iter().filter(|(_, group)| **group > durable).map(|(key, _)| *key);
-        self.loss.past.unstored = dirty.chain(voided).collect();
-    }
-
     /// Asks the host to record that the SSD holds nothing of these blocks; the request is woken when it has.
     fn ask_to_record(&mut self, id: OpId, keys: Range<Key>) {
         let past = &mut self.loss.past;

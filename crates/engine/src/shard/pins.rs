@@ -9,11 +9,11 @@ use crate::key::Key;
 use crate::mutants;
 use crate::policy::{Heat, PINNED_MAX_PERMILLE};
 use crate::store::Store;
-use crate::treatment::{PolicyMap, weakened};
+use crate::treatment::PolicyMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use types::{Admit, BLOCK_BYTES, EXTENT_BLOCKS, EXTENT_SECTORS, Mode, Treatment, VolumeIndex};
+use types::{Admit, BLOCK_BYTES, EXTENT_BLOCKS, EXTENT_SECTORS, VolumeIndex};
 
 /// Pinned bytes by the region that they were appended to. Those written over since still count until their region is taken back, and of what an
 /// earlier life left nothing is known until then.
@@ -45,33 +45,15 @@ impl Pins {
 impl Shard {
     /// A volume's policies change. A map that was made for another volume says nothing of this one.
     pub(super) fn set_policies(&mut self, index: VolumeIndex, map: Option<Arc<PolicyMap>>) {
-        if let Some(volume) = &mut self.volumes[usize::from(index.0)] {
+        if let Some(volume) = self.volumes.get_mut(index) {
             let id = volume.id;
             volume.policies = map.filter(|map| map.volume() == id);
         }
     }
 
-    /// How a block is treated.
-    #[inline]
-    pub(super) fn treatment_of(&self, key: Key) -> Treatment {
-        let map = self.volume(key.volume()).and_then(|volume| volume.policies.as_deref());
-        map.map_or_else(Treatment::default, |map| map.treatment_of(key.block()))
-    }
-
-    /// Whether the block is to stay.
-    pub(super) fn is_pinned(&self, key: Key) -> bool {
-        self.treatment_of(key).admit() == Admit::Pinned
-    }
-
-    /// The mode by which a write that begins with this block goes.
-    pub(super) fn mode_of_write(&self, first: Key) -> Mode {
-        let mode = self.volume(first.volume()).expect("a request's volume is attached").options.mode;
-        weakened(mode, self.treatment_of(first))
-    }
-
     /// A clean block has been appended to the store: counted if it is pinned.
     pub(super) fn note_pinned(&mut self, key: Key) {
-        if let Some(slot) = self.index.get(key).filter(|_| self.is_pinned(key)) {
+        if let Some(slot) = self.index.get(key).filter(|_| self.volumes.is_pinned(key)) {
             let at = self.place_of(slot).at;
             self.evictor.pins.add(at, stored_bytes(&self.index, slot));
         }
@@ -87,7 +69,7 @@ impl Shard {
 
     /// What is to become of a clean block when its region goes, if its object has a policy that says so: kept with this heat, or forgotten.
     pub(super) fn verdict_by_policy(&mut self, key: Key, slot: Slot, heat: Heat) -> Option<Option<Heat>> {
-        match self.treatment_of(key).admit() {
+        match self.volumes.treatment_of(key).admit() {
             Admit::Never => Some(None),
             Admit::Pinned if mutants::active(87) => Some(Some(heat)),
             Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_evict_pinned(heat))),
@@ -98,7 +80,7 @@ impl Shard {
     /// These blocks will not be used again soon: RAM gives up its clean copies, and no proof of use is remembered. What is dirty stays, and so
     /// does what the SSD holds, which eviction will forget.
     pub(super) fn cool(&mut self, index: VolumeIndex, blocks: Range<u64>) {
-        let Some(volume) = self.volume(index) else { return };
+        let Some(volume) = self.volumes.get(index) else { return };
         let (id, end) = (volume.id, volume.size_bytes.div_ceil(BLOCK_BYTES));
         let (shard, shards) = (self.config.place.shard, self.config.place.layout.shards);
         let end = blocks.end.min(end).min(blocks.start.saturating_add(COLD_BLOCKS_MAX));
@@ -133,9 +115,12 @@ impl Shard {
     /// # Panics
     /// If they are not.
     pub(super) fn check_policies(&self) {
-        for (index, id, _) in self.attached() {
-            let map = self.volume(index).and_then(|volume| volume.policies.as_deref());
-            assert!(map.is_none_or(|map| map.volume() == id), "policies of another volume are used for {index:?}");
+        for index in self.volumes.attached() {
+            let volume = self.volumes.get(*index).expect("attached");
+            assert!(
+                volume.policies.as_deref().is_none_or(|map| map.volume() == volume.id),
+                "policies of another volume are used for {index:?}"
+            );
         }
         assert_eq!(self.evictor.pins.total, self.evictor.pins.bytes.iter().copied().map(u64::from).sum(), "pinned bytes");
     }

@@ -2,8 +2,12 @@
 
 use super::Shard;
 use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
+use crate::key::Key;
+use crate::mutants;
 use crate::store::{Place, Safety, Store};
+use alloc::vec::Vec;
 use format::{object_checksum, payload_checksum};
+use page::PageMut;
 use types::{BLOCK_BYTES, VolumeId};
 
 /// See the module.
@@ -66,5 +70,32 @@ impl Shard {
     pub(super) fn is_durable(&self, slot: Slot) -> bool {
         let placed = !slot.is_packed() || self.index.stored(slot).place != PLACE_UNKNOWN;
         placed && self.place_of(slot).safety == Safety::Durable
+    }
+
+    /// The valid sectors of a block in the index.
+    pub(super) fn mask_of(&self, key: Key, slot: Slot) -> u8 {
+        if self.index.meta(slot).partial { self.partial[&key] } else { u8::MAX }
+    }
+
+    pub(super) fn dirty_rest_on(&self, slot: Slot) -> bool {
+        slot.is_packed() && self.index.references(slot).dirty > 0 && !mutants::active(51)
+    }
+
+    /// Whether the block rests on a base that is gone.
+    pub(super) fn dangles(&self, slot: Slot) -> bool {
+        if !slot.is_packed() {
+            return false;
+        }
+        let stored = self.index.stored(slot);
+        stored.encoding.rests_on_base() && self.index.object(stored.object).is_none()
+    }
+
+    /// Whether the block was carried on as lost, without content.
+    pub(super) fn is_lost(&self, slot: Slot) -> bool {
+        slot.is_packed() && self.index.stored(slot).encoding == Encoding::Lost
+    }
+
+    pub(super) fn allocate(&self, pages: usize) -> Option<Vec<PageMut>> {
+        self.config.pool.allocate_many(pages).map(page::PageMutVec::into_vec)
     }
 }

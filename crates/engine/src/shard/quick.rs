@@ -44,7 +44,7 @@ impl Shard {
         {
             return false;
         }
-        let volume = self.volume(request.volume).expect("checked by refuse");
+        let volume = self.volumes.get(request.volume).expect("checked by refuse");
         if !reads_use_cache(volume.options.mode) || volume.backing.failed || mutants::active(22) || mutants::active(38) {
             return false;
         }
@@ -58,7 +58,7 @@ impl Shard {
         if !self.locks.share_if_free(key) {
             return false;
         }
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.stats.read_hits_ssd += 1;
         volume.quick_reads += 1;
         self.quick_reads += 1;
@@ -85,7 +85,7 @@ impl Shard {
         // Those who starved go before those who wait for this block, as on the long way.
         self.wake_starved();
         self.quick_reads -= 1;
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.quick_reads -= 1;
         let good = result.is_ok() && proof.holds(volume.id, key.block(), &pages[0]);
         if !good {

@@ -19,7 +19,6 @@
 use super::op::{Op, Phase};
 use super::{Context, Shard};
 use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RangeReply, RangeStep, RangeWrite, Reply, Request, RequestError, Target};
-use crate::front::home_of;
 use crate::key::{ExtentKey, Key};
 use crate::locks::OpId;
 use crate::mutants;
@@ -32,7 +31,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::ops::Range;
 use page::PageVec;
-use types::{BLOCK_SECTORS, EXTENT_BLOCKS, EXTENT_SECTORS, SECTOR_BYTES, VolumeIndex};
+use types::{BLOCK_SECTORS, EXTENT_BLOCKS, EXTENT_SECTORS, SECTOR_BYTES};
 
 /// Steps of a slice; a step is about ten nanoseconds. In the simulator's build a range takes several slices even in its small pools.
 pub(super) const SLICE_STEPS: u32 = if cfg!(feature = "mutants") { 600 } else { 4096 };
@@ -97,6 +96,11 @@ impl Ranges {
         (!self.paused.is_empty()).then_some(self.slice_ends_ns)
     }
 
+    /// The request holds no range any more.
+    pub fn leave(&mut self, id: OpId) {
+        self.held.retain(|held| held.op != id);
+    }
+
     fn of(&mut self, id: OpId) -> &mut HeldRange {
         self.held.iter_mut().find(|held| held.op == id).expect("the request holds its range")
     }
@@ -116,7 +120,7 @@ impl Ranges {
 }
 
 /// The blocks of a range request.
-fn keys_of(request: &Request) -> Range<Key> {
+pub(super) fn keys_of(request: &Request) -> Range<Key> {
     let first = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
     first..Key(first.0 + u64::from(request.sectors) / BLOCK_SECTORS)
 }
@@ -133,12 +137,6 @@ impl Shard {
         let zeroes = matches!(request.op, OpKind::Discard | OpKind::PunchHole | OpKind::WriteZeroes);
         let valid = request.sectors > 0 && end <= volume_sectors && whole && zeroes && request.pages.is_empty();
         if valid { Ok(()) } else { Err(RequestError::Invalid) }
-    }
-
-    /// Whether this shard does for a volume's range requests what only one must do.
-    pub(super) fn is_home_of_ranges(&self, index: VolumeIndex) -> bool {
-        let place = &self.config.place;
-        self.volume(index).is_some_and(|volume| home_of(volume.id, place.layout.shards) == place.shard)
     }
 
     /// The next step of a range request.
@@ -179,7 +177,7 @@ impl Shard {
     /// Step 1: the range is locked.
     pub(super) fn hold_range(&mut self, id: OpId) {
         let index = self.ops.get(id).request.volume;
-        if self.volume(index).is_none_or(|volume| volume.backing.failed) {
+        if self.volumes.get(index).is_none_or(|volume| volume.backing.failed) {
             self.fail(id, RequestError::Io);
             return;
         }
@@ -200,12 +198,12 @@ impl Shard {
                 self.ranges.held.push(held);
             }
         }
-        if let Some(key) = self.on_its_way_home_in(&range) {
-            self.wait_destaged(key, id);
+        if let Some(key) = self.destager.on_the_way_in(&range) {
+            self.destager.wait(key, id);
             return;
         }
         // What destage has written there and not yet flushed is written over too: should this write fail, it must go home again.
-        self.destage_overtaken_in(&range);
+        self.destager.overtaken_in(&range);
         if !self.void_clean(id) {
             return;
         }
@@ -325,7 +323,7 @@ impl Shard {
     /// Step 2, in one shard.
     fn write_range(&mut self, id: OpId, over_dirty: bool) {
         let Request { volume: index, op, fua, start_sector, sectors, .. } = self.ops.get(id).request;
-        let volume = self.volume_of(Key::new(index, 0));
+        let volume = self.volumes.of(Key::new(index, 0));
         if volume.backing.failed {
             self.answer_range(id, Err(RequestError::Io), RangeReply::Written(RangeWrite::Untouched));
             return;
@@ -351,7 +349,7 @@ impl Shard {
     pub(super) fn range_written(&mut self, id: OpId, durable: bool, result: Result<(), IoError>) {
         let now_ns = self.now_ns;
         let Request { volume: index, op, .. } = self.ops.get(id).request;
-        let backing = &mut self.volume_of(Key::new(index, 0)).backing;
+        let backing = &mut self.volumes.of(Key::new(index, 0)).backing;
         backing.client_in_flight -= 1;
         backing.client_last_ns = now_ns;
         let result = if mutants::active(35) { Ok(()) } else { result };
@@ -371,7 +369,7 @@ impl Shard {
         held.written = matches!(write, RangeWrite::Done { .. });
         held.settles = settles;
         let extents = extents_of(&held.range);
-        let backing = &mut self.volume_of(extents.start.key(0)).backing;
+        let backing = &mut self.volumes.of(extents.start.key(0)).backing;
         match write {
             RangeWrite::Done { durable } => backing.note_range_write(extents, durable),
             RangeWrite::Failed => backing.note_range_write(extents, false),
@@ -391,7 +389,7 @@ impl Shard {
         let is_settled = held.settles || !written || self.dirty_extent_in(&range).is_none();
         assert!(is_settled, "what is written over dirty blocks is settled before it is released");
         let op = self.ops.get(id);
-        if written && op.past_ssd && !recorded && !self.is_past_ssd(op.request.volume) {
+        if written && op.past_ssd && !recorded && !self.volumes.is_past_ssd(op.request.volume) {
             return self.record_range(id, &range);
         }
         if written && !self.void_dirty(id) {
@@ -432,7 +430,7 @@ impl Shard {
                 self.unsettled.insert(key, group);
                 self.ops.get_mut(id).group = group;
                 // As good as a note that the block came home, and whoever leaves write-back waits for it alike.
-                let volume = self.volume_of(key);
+                let volume = self.volumes.of(key);
                 volume.note_group = volume.note_group.max(group);
             }
             if !self.loss.is_ssd_failed() {
@@ -460,11 +458,11 @@ impl Shard {
         let settles = self.ranges.of(id).settles;
         if fua && kind == OpKind::Discard && self.ranges.of(id).written && self.is_home_of_ranges(index) {
             // Devices have no FUA for deallocation: flush instead.
-            let owed = self.volume_of(Key::new(index, 0)).backing.owed;
+            let owed = self.volumes.of(Key::new(index, 0)).backing.owed;
             if self.wait_backing_flushed(index, owed, id) {
                 return;
             }
-            if self.volume_of(Key::new(index, 0)).backing.failed {
+            if self.volumes.of(Key::new(index, 0)).backing.failed {
                 match settles {
                     true => self.answer_settled(id, Err(RequestError::Io), RangeReply::Settled),
                     false => self.fail(id, RequestError::Io),
@@ -472,7 +470,7 @@ impl Shard {
                 return;
             }
         }
-        let volume = self.volume_of(Key::new(index, 0));
+        let volume = self.volumes.of(Key::new(index, 0));
         volume.stored_group = volume.stored_group.max(group);
         if settles {
             self.ops.get_mut(id).group = 0;
@@ -492,21 +490,6 @@ impl Shard {
                 range.start.volume().0
             );
         }
-    }
-
-    /// A range request ends here, well or not: others may use its range.
-    pub(super) fn leave_range(&mut self, id: OpId, request: &Request) {
-        let range = keys_of(request);
-        self.ranges.held.retain(|held| held.op != id);
-        let mut from = range.start.extent();
-        while let Some((extent, _)) = self.dirty.next_extent(from.volume(), from).filter(|(extent, _)| *extent < range.end.extent()) {
-            self.destage_may_look_at(extent.key(0));
-            from = ExtentKey(extent.0 + 1);
-        }
-        if !matches!(request.range, Some(RangeStep::Hold | RangeStep::HoldAgain)) && self.is_home_of_ranges(request.volume) {
-            self.trail.note_range(self.now_ns, range, request.op, Outcome::Other);
-        }
-        self.locks.release_range(id, &mut self.ready);
     }
 }
 

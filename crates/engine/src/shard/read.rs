@@ -9,7 +9,7 @@ use super::op::{ReadBlock, overlay};
 use super::proof::Proof;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
-use crate::api::{Event, IoError, IoKind, Origin, Outcome, Reply, Request, RequestError, Target};
+use crate::api::{IoError, IoKind, Origin, Outcome, Reply, Request, RequestError, Target};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::locks::OpId;
@@ -17,7 +17,7 @@ use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Access, Arrival, Place};
 use crate::ram::RamBlock;
-use crate::store::{Place as SsdPlace, Purpose, RegionId, Store, Urgency};
+use crate::store::{Place as SsdPlace, RegionId};
 use crate::trail::Happened;
 use alloc::vec::Vec;
 use page::{PageMut, PageMutVec, PageVec};
@@ -67,7 +67,7 @@ impl Shard {
     pub(super) fn read_from_ram(&mut self, request: &Request) -> bool {
         let first = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);
         let blocks = (request.start_sector + u64::from(request.sectors)).div_ceil(BLOCK_SECTORS) - first.block();
-        let volume = self.volume(request.volume).expect("checked by refuse");
+        let volume = self.volumes.get(request.volume).expect("checked by refuse");
         if self.ram.is_empty() || !reads_use_cache(volume.options.mode) {
             return false;
         }
@@ -90,7 +90,7 @@ impl Shard {
             }
             found.iter().map(|(_, block)| block.page.clone()).collect()
         };
-        let volume = self.volumes[usize::from(request.volume.0)].as_mut().expect("checked by refuse");
+        let volume = self.volumes.get_mut(request.volume).expect("checked by refuse");
         volume.stats.read_hits_ram += blocks;
         let Request { id, op, start_sector, sectors, .. } = *request;
         let outcome = Outcome::RamHit;
@@ -133,7 +133,7 @@ impl Shard {
     }
 
     fn source(&self, key: Key, need: u8) -> Source {
-        let volume = self.volume(key.volume()).expect("a request's volume is attached");
+        let volume = self.volumes.get(key.volume()).expect("a request's volume is attached");
         let use_clean = reads_use_cache(volume.options.mode) && !volume.backing.failed;
         if let Some(block) = self.ram.get(key).filter(|_| use_clean || self.dirty.contains(key)) {
             return Source::Here(block.page.clone());
@@ -161,7 +161,7 @@ impl Shard {
         let op = self.ops.get(id);
         let (first, blocks, bypass, own) = (op.first, op.blocks, op.request.bypass.is_some(), op.request.origin.is_own());
         let in_ram = (0..sources.len()).filter(|index| self.ram.get(Key(first.0 + *index as u64)).is_some()).count() as u64;
-        let stats = &mut self.volume_of(first).stats;
+        let stats = &mut self.volumes.of(first).stats;
         let hits = sources
             .iter()
             .filter(|source| matches!(source, Source::Here(_) | Source::Packed(_) | Source::Ssd { overlay: false, .. }))
@@ -180,10 +180,6 @@ impl Shard {
             advice.enter.filter(|_| may_enter && matches!(source, Source::Packed(_) | Source::Ssd { overlay: false, .. }))
         };
         sources.iter().enumerate().map(copy_of).collect()
-    }
-
-    pub(super) fn allocate(&self, pages: usize) -> Option<Vec<PageMut>> {
-        self.config.pool.allocate_many(pages).map(page::PageMutVec::into_vec)
     }
 
     fn start_read_ios(&mut self, id: OpId, sources: Vec<Source>, mut buffers: Vec<PageMut>) {
@@ -254,7 +250,7 @@ impl Shard {
     fn read_backing_run(&mut self, id: OpId, first: usize, count: usize, buffers: &mut Vec<PageMut>) {
         let mut pages: PageMutVec = buffers.drain(buffers.len() - count..).collect();
         let key = self.ops.get(id).key(first);
-        let span = self.backing_span(key, count as u64);
+        let span = self.volumes.backing_span(key, count as u64);
         let cut = span.length_bytes < count as u64 * BLOCK_BYTES;
         if cut {
             // The volume ends within its last block: what lies behind reads as zeroes and is never sent to a client.
@@ -262,7 +258,7 @@ impl Shard {
         }
         let request = &self.ops.get(id).request;
         let started_ns = (!request.origin.is_own()).then_some(self.now_ns);
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
         if started_ns.is_some() {
@@ -271,14 +267,6 @@ impl Shard {
         let part = BackingPart { op: id, first, count, started_ns, cut };
         self.ops.get_mut(id).pending += 1;
         self.out.io(span, IoKind::Read(pages), Context::ReadBacking(part));
-    }
-
-    /// The bytes of `count` whole blocks on the backing device, cut at the volume's end.
-    pub(super) fn backing_span(&self, key: Key, count: u64) -> Span {
-        let size_bytes = self.volume(key.volume()).expect("a cached block's volume is attached").size_bytes;
-        let offset_bytes = key.block() * BLOCK_BYTES;
-        let length_bytes = (count * BLOCK_BYTES).min(size_bytes - offset_bytes);
-        Span { target: Target::Backing(key.volume()), offset_bytes, length_bytes, background: false }
     }
 
     /// A run has been read from the SSD.
@@ -296,7 +284,7 @@ impl Shard {
         for (ahead, (page, proof)) in pages.into_iter().zip(&part.proofs).enumerate() {
             let index = part.first + ahead;
             let key = self.ops.get(part.op).key(index);
-            let id = self.volume_of(key).id;
+            let id = self.volumes.of(key).id;
             if result.is_ok() && proof.holds(id, key.block(), &page) {
                 let block = &mut self.ops.get_mut(part.op).read[index];
                 let page = page.freeze();
@@ -335,46 +323,6 @@ impl Shard {
         self.part_done(id);
     }
 
-    /// A cached block cannot be read or is not what was written. True if that is an error for the client (dirty); a clean one is made void.
-    pub(super) fn cached_copy_is_bad(&mut self, key: Key, unreadable: bool) -> bool {
-        let volume = self.volume_of(key);
-        // Of a volume that waits to be attached nobody asks for it, and a start may yet say that it was written past the SSD, and so is whole
-        // at home. If not, whoever reads it once the volume is attached hears of it: a client, or destage.
-        let is_told = !volume.held;
-        let stats = &mut volume.stats;
-        if unreadable {
-            stats.ssd_read_errors += 1;
-        } else {
-            stats.checksum_errors += 1;
-        }
-        if self.dirty.contains(key) && !mutants::active(5) {
-            if is_told {
-                self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
-            }
-            self.condemn_object(key);
-            return true;
-        }
-        self.out.event(Event::ChecksumMismatch(key.volume(), key.block()));
-        self.condemn_object(key);
-        self.void_bad_copy(key);
-        false
-    }
-
-    /// The record of a clean block must not come back after a restart over a backing device that changed meanwhile.
-    pub(super) fn void_bad_copy(&mut self, key: Key) {
-        if self.index.get(key).is_some() && self.store.has_room(Purpose::Any) {
-            let group = self.store_void(key, Urgency::By(self.now_ns));
-            self.unsettled.insert(key, group);
-        }
-    }
-
-    /// Nothing new is to rest on what could not be read.
-    fn condemn_object(&mut self, key: Key) {
-        if let Some(slot) = self.index.get(key).filter(|slot| slot.is_packed() && self.index.is_object(*slot)) {
-            self.packer.condemn(self.index.stored(slot).object);
-        }
-    }
-
     fn read_missing(&mut self, id: OpId, missing: &[usize]) {
         if missing.is_empty() || self.ops.get(id).error.is_some() {
             return;
@@ -396,7 +344,7 @@ impl Shard {
         let now_ns = self.now_ns;
         let key = self.ops.get(part.op).key(part.first);
         if let Some(started_ns) = part.started_ns {
-            self.volume_of(key).backing.client_ended(now_ns, Some(now_ns - started_ns));
+            self.volumes.of(key).backing.client_ended(now_ns, Some(now_ns - started_ns));
         }
         let op = self.ops.get_mut(part.op);
         if result.is_err() {
@@ -472,7 +420,7 @@ impl Shard {
             self.turn_away(id, BypassReason::Degraded);
         }
         self.note(id, outcome);
-        let volume = self.volume(first.volume()).expect("a request's volume is attached");
+        let volume = self.volumes.get(first.volume()).expect("a request's volume is attached");
         let may_fill = !bypass && reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
         if may_fill {
             for (index, page) in pages.iter().enumerate() {
@@ -505,18 +453,7 @@ impl Shard {
 
     /// Whether the volume has all eight sectors of the block: its last block may be cut short and is then not cached.
     pub(super) fn is_whole(&self, key: Key) -> bool {
-        let volume = self.volume(key.volume()).expect("a cached block's volume is attached");
+        let volume = self.volumes.get(key.volume()).expect("a cached block's volume is attached");
         (key.block() + 1) * BLOCK_BYTES <= volume.size_bytes
-    }
-
-    /// A block was read from the SSD or written into the store: RAM may keep a copy.
-    pub(super) fn keep_copy(&mut self, key: Key, page: &page::Page, arrival: Option<Arrival>) {
-        if self.ram.replace(key, page) {
-            if let Some(block) = self.ram.get(key) {
-                self.policy.ram_set_copy(block.slot, true);
-            }
-        } else if let Some(arrival) = arrival.filter(|_| self.config.ram_blocks > 0) {
-            self.ram_insert(key, page.clone(), arrival.as_copy());
-        }
     }
 }

@@ -108,7 +108,7 @@ impl Shard {
             // Who goes on says when to look again.
             self.recompression.look_ns = u64::MAX;
             self.store.resume_ahead();
-        } else if self.store.eviction().is_idle() && self.restored.is_empty() && !self.commands_are_sweeping() {
+        } else if self.store.eviction().is_idle() && self.restored.is_empty() && !self.commands.are_sweeping(&self.index) {
             self.begin_ahead();
         } else {
             self.recompression.look_ns = self.now_ns + IDLE_AFTER_NS;
@@ -117,8 +117,8 @@ impl Shard {
 
     /// Whether no client has asked for anything since the last look, nor waits. Says when to look again if not.
     fn clients_rest(&mut self) -> bool {
-        let of_volume = |index: &types::VolumeIndex| self.volume(*index).map(|volume| &volume.stats);
-        let requests = self.attached.iter().filter_map(of_volume).map(|stats| stats.reads + stats.writes + stats.flushes).sum();
+        let of_volume = |index: &types::VolumeIndex| self.volumes.get(*index).map(|volume| &volume.stats);
+        let requests = self.volumes.attached().iter().filter_map(of_volume).map(|stats| stats.reads + stats.writes + stats.flushes).sum();
         let rest = requests == self.recompression.requests && self.requests() == 0;
         if !rest {
             self.recompression.requests = requests;

@@ -1,7 +1,7 @@
 //! The blocks of a shard as a checkpoint or recovery gives them, gathered before there is a shard.
 
 use super::Proof;
-use crate::destage::dirty::DirtySet;
+use super::destage::dirty::DirtySet;
 use crate::index::{Index, NoMemory, Slot, SlotMeta, Stored};
 use crate::key::{Key, Map};
 use crate::presence::Gathering;

@@ -134,7 +134,7 @@ impl Shard {
         let rest_until_ns = self.scrub.rest_until_ns;
         self.scrub = Scrub { token: Some(token), rest_until_ns, ..Scrub::default() };
         let Some(region) = self.store.region(at) else { return Ok(()) };
-        let cached = |slot: &Slot| self.index.key_of(*slot).is_some_and(|key| self.volume(key.volume()).is_some());
+        let cached = |slot: &Slot| self.index.key_of(*slot).is_some_and(|key| self.volumes.get(key.volume()).is_some());
         let (mut pages, packed): (Vec<Slot>, Vec<Slot>) = region.slots(&self.index).filter(cached).partition(|slot| self.is_page(*slot));
         pages.sort_by_key(|slot| self.place_of(*slot).page);
         (self.scrub.region, self.scrub.pages, self.scrub.packed) = (Some(region.id), pages.into(), packed.into());
@@ -177,7 +177,7 @@ impl Shard {
         if Some(region) != self.scrub.region {
             return None;
         }
-        if self.volume(key.volume()).is_none_or(|volume| volume.detaching) {
+        if self.volumes.get(key.volume()).is_none_or(|volume| volume.detaching) {
             return None;
         }
         (safety >= Safety::Complete).then(|| Looked { key, slot, proof: self.proof_of(slot), page, offset_bytes })
@@ -243,7 +243,7 @@ impl Shard {
             if self.index.key_of(one.slot) != Some(one.key) || self.proof_of(one.slot) != one.proof {
                 continue;
             }
-            let id = self.volume_of(one.key).id;
+            let id = self.volumes.of(one.key).id;
             let page = pages.get((one.page - read.first_page) as usize).filter(|_| result.is_ok());
             self.scrub.found.blocks += 1;
             if !page.is_some_and(|page| one.proof.holds(id, one.key.block(), page)) {

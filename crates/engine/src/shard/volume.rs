@@ -1,7 +1,7 @@
 //! What a shard knows of one volume.
 
+use super::destage::pace::Clients;
 use crate::api::VolumeOptions;
-use crate::destage::pace::Clients;
 use crate::key::{ExtentKey, Map};
 use crate::locks::OpId;
 use crate::mutants;

@@ -26,8 +26,8 @@ impl Shard {
     /// A write has its blocks: choose its way.
     pub(super) fn begin_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
-        let volume = self.volume(op.request.volume).expect("a request's volume is attached");
-        let mode = self.mode_of_write(op.first);
+        let volume = self.volumes.get(op.request.volume).expect("a request's volume is attached");
+        let mode = self.volumes.mode_of_write(op.first);
         let degraded = self.loss.is_ssd_failed();
         let too_large_for_store = mode == Mode::WriteBack && !self.fits_store(op.blocks);
         let crowded = op.request.in_burst && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
@@ -57,7 +57,7 @@ impl Shard {
     /// Steps 1 and 2.
     pub(super) fn drain_for_backing_write(&mut self, id: OpId) {
         let first = self.ops.get(id).first;
-        if self.volume_of(first).backing.failed {
+        if self.volumes.of(first).backing.failed {
             // It failed while this waited: nothing can be brought home or written there any more.
             self.fail(id, RequestError::Io);
             return;
@@ -70,10 +70,10 @@ impl Shard {
         for (index, key) in keys.iter().enumerate() {
             let half_dirty = self.ops.get(id).mask(index) != u8::MAX && self.dirty.contains(*key);
             if half_dirty {
-                self.demand_destage(*key);
+                self.destager.demand(*key);
             }
-            if half_dirty || self.is_on_its_way_home(*key) {
-                self.wait_destaged(*key, id);
+            if half_dirty || self.destager.is_on_its_way(*key) {
+                self.destager.wait(*key, id);
                 return;
             }
         }
@@ -95,7 +95,7 @@ impl Shard {
                     self.shielded.insert(*key);
                 }
                 // What destage has written there and not yet flushed is written over too: should this write fail, it must go home again.
-                self.destage_overtaken(*key);
+                self.destager.overtaken(*key);
                 let op = self.ops.get_mut(id);
                 op.over_dirty.push(*key);
                 op.shielded.push(*key);
@@ -165,7 +165,7 @@ impl Shard {
             OpKind::Read | OpKind::Flush => unreachable!("only writes come here"),
         };
         let key = self.ops.get(id).first;
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.stats.count_backing_write(&kind, span.length_bytes);
         volume.backing.client_began();
         self.out.io(span, kind, Context::ClientWrite(id));
@@ -177,7 +177,7 @@ impl Shard {
         let op = self.ops.get(id);
         let key = op.first;
         let fua = !op.over_dirty.is_empty() || op.request.fua && op.request.op != OpKind::Discard;
-        let backing = &mut self.volume_of(key).backing;
+        let backing = &mut self.volumes.of(key).backing;
         backing.client_ended(now_ns, None);
         backing.note_client_write(key.extent(), fua && result.is_ok());
         let op = self.ops.get_mut(id);
@@ -210,7 +210,8 @@ impl Shard {
         }
         let keys = core::mem::take(&mut self.ops.get_mut(id).over_dirty);
         let op = self.ops.get(id);
-        let (past_ssd, blocks) = (op.past_ssd && !self.is_past_ssd(op.request.volume), op.first..Key(op.first.0 + u64::from(op.blocks)));
+        let (past_ssd, blocks) =
+            (op.past_ssd && !self.volumes.is_past_ssd(op.request.volume), op.first..Key(op.first.0 + u64::from(op.blocks)));
         if past_ssd && !self.is_recorded(id, blocks) {
             self.ops.get_mut(id).over_dirty = keys;
             return;
@@ -237,7 +238,7 @@ impl Shard {
                 group = self.store_void(key, urgency);
                 self.unsettled.insert(key, group);
                 // As good as a note that the block came home, and whoever leaves write-back waits for it alike.
-                let volume = self.volume_of(key);
+                let volume = self.volumes.of(key);
                 volume.note_group = volume.note_group.max(group);
             }
         }
@@ -261,16 +262,16 @@ impl Shard {
         }
         if fua && op.request.op == OpKind::Discard {
             // Devices have no FUA for deallocation: flush instead.
-            let owed = self.volume_of(key).backing.owed;
+            let owed = self.volumes.of(key).backing.owed;
             if self.wait_backing_flushed(key.volume(), owed, id) {
                 return;
             }
-            if self.volume_of(key).backing.failed {
+            if self.volumes.of(key).backing.failed {
                 self.fail(id, RequestError::Io);
                 return;
             }
         }
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.stored_group = volume.stored_group.max(group);
         let op = self.ops.get(id);
         let around =
@@ -288,8 +289,9 @@ impl Shard {
     /// Write-through data enters RAM where the policy wants it, or where it replaces a cached version.
     fn refill(&mut self, id: OpId) {
         let op = self.ops.get(id);
-        let volume = self.volume(op.request.volume).expect("a request's volume is attached");
-        let through = self.mode_of_write(op.first) == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
+        let volume = self.volumes.get(op.request.volume).expect("a request's volume is attached");
+        let through =
+            self.volumes.mode_of_write(op.first) == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
         if !through || self.loss.is_ssd_failed() || volume.backing.failed || volume.detaching {
             return;
         }

@@ -3,29 +3,28 @@
 //! Whole blocks are appended as they came. A block that the request covers in part becomes a record with some valid sectors if nothing of
 //! it is cached; otherwise it is first completed from its cached version, because the newest record of a block stands alone.
 
-use super::cache::NewBlock;
 use super::fetch::{Unfetched, Wanted};
 use super::op::{Edge, overlay};
+use super::packing::NewBlock;
 use super::proof::Proof;
-use super::{Context, Phase, Shard};
+use super::{CLIENTS_QUEUE, Context, Phase, Shard};
 use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::{Arrival, Heat};
-use crate::store::{Place, Purpose, RegionId, Store, Urgency};
+use crate::store::{Place, RegionId, Urgency};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
-use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES, VolumeIndex};
+use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES};
 
 /// Index entries with only some valid sectors are bounded to one in this many slots: their masks live in a side table. Beyond that, a
 /// partial write fills its block from the backing device first.
 const PARTIAL_ONE_IN: usize = 16;
 
-/// Large writes go around when dirty data is above this part of its limit, in thousandths: where destage begins to hurry, and well below where
-/// writes are slowed down.
-const CROWDED_PERMILLE: u128 = 700;
+/// Where blocks are packed, and a shard has so many requests, writes that no flush is expected to follow share groups.
+const PACKED_SHARE_REQUESTS: usize = 4;
 
 /// A cached version of an edge block, as it was when its reading began.
 pub struct MergeBase {
@@ -36,6 +35,14 @@ pub struct MergeBase {
 }
 
 impl Shard {
+    /// How soon a dirty write goes: at once, or with those that arrive while another group is being written.
+    fn commit_urgency(&self, first: Key) -> Urgency {
+        let Some(volume) = self.volumes.get(first.volume()) else { return Urgency::Commit };
+        let packed = self.packer.is_on() && self.requests() >= PACKED_SHARE_REQUESTS;
+        let others_write = volume.backing.client_in_flight >= CLIENTS_QUEUE || packed;
+        if others_write && !volume.awaited.expects(first.block()) { Urgency::Share } else { Urgency::Commit }
+    }
+
     /// The write has its blocks and is to go into the store.
     pub(super) fn begin_store_write(&mut self, id: OpId) {
         self.ops.get_mut(id).phase = Phase::StoreRoom;
@@ -91,95 +98,8 @@ impl Shard {
         self.gather_edges(id);
     }
 
-    /// Until when the write waits because destage is not faster, if it does.
-    fn pace_until(&self, id: OpId) -> Option<u64> {
-        let volume = self.ops.get(id).request.volume;
-        let of_all = (self.dirty_pages(), self.dirty_pages_max());
-        let until_ns = self.throttle.wait_until(self.now_ns, volume, self.dirty_and_limit(volume), of_all)?;
-        (self.becomes_dirty(id) > 0).then_some(until_ns)
-    }
-
-    /// Blocks of the write that are not dirty, or may take more room in the store than they do.
-    fn becomes_dirty(&self, id: OpId) -> u64 {
-        self.count_blocks(id, |key| self.takes_room(key))
-    }
-
-    fn count_blocks(&self, id: OpId, counts: impl Fn(Key) -> bool) -> u64 {
-        let op = self.ops.get(id);
-        (0..op.blocks as usize).filter(|index| counts(op.key(*index))).count() as u64
-    }
-
-    /// Whether a write makes the block one more of those that are dirty. An unreadable block does not count until it is written anew.
-    fn adds_dirty(&self, key: Key) -> bool {
-        !self.dirty.contains(key) || self.is_unreadable(key)
-    }
-
-    /// Whether dirty blocks may take more of the store after a write of this one. A packed block may take a whole page
-    /// when it is written anew.
-    fn takes_room(&self, key: Key) -> bool {
-        self.adds_dirty(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()))
-    }
-
-    /// Dirty blocks of the volume in this shard, and how many there may be. What cannot be read never goes home: did it count, it could hold up the
-    /// volume for ever.
-    fn dirty_and_limit(&self, index: VolumeIndex) -> (u64, u64) {
-        let volume = self.volume(index).expect("a request's volume is attached");
-        let shards = u64::from(self.config.place.layout.shards);
-        let limit = (volume.options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
-        (self.dirty.blocks_of(index).saturating_sub(self.unreadable_blocks(index)), limit)
-    }
-
-    /// Whether dirty data of the volume, or of all, nears its limit: what is left of it is for small writes, which would wait at the limit.
-    pub(super) fn is_crowded(&self, index: VolumeIndex) -> bool {
-        let (of_volume, volume_max) = self.dirty_and_limit(index);
-        let beyond = |have: u64, max: u64| u128::from(have) * 1000 > u128::from(max) * CROWDED_PERMILLE;
-        beyond(of_volume, volume_max) || beyond(self.dirty_pages(), self.dirty_pages_max())
-    }
-
     fn backing_failed(&self, id: OpId) -> bool {
-        self.volume(self.ops.get(id).request.volume).is_some_and(|volume| volume.backing.failed)
-    }
-
-    /// Whether dirty limits and the store have room for this write.
-    fn may_store(&self, id: OpId) -> bool {
-        self.hindrance(id).is_none()
-    }
-
-    /// Whether the first write of the volume that waits does so for dirty blocks to go home.
-    pub(super) fn waits_for_destage(&self, volume: VolumeIndex) -> bool {
-        self.throttle.first_of(volume).is_some_and(|id| self.hindrance(id) == Some(BypassReason::DirtyLimit))
-    }
-
-    /// Why this write has to wait, if it has to.
-    fn hindrance(&self, id: OpId) -> Option<BypassReason> {
-        let op = self.ops.get(id);
-        // A limit smaller than one request still lets one through at a time.
-        let (of_volume, volume_max) = self.dirty_and_limit(op.request.volume);
-        let within = |have: u64, new: u64, max: u64| new == 0 || have == 0 || have + new <= max;
-        let limits = within(of_volume, self.count_blocks(id, |key| self.adds_dirty(key)), volume_max)
-            && within(self.dirty_pages(), self.becomes_dirty(id), self.dirty_pages_max());
-        match limits || mutants::active(40) {
-            false => Some(BypassReason::DirtyLimit),
-            true => (!self.store.has_room(Purpose::Write { blocks: op.blocks })).then_some(BypassReason::NoSpace),
-        }
-    }
-
-    /// Pages of the store that dirty blocks take, and what they rest on. What is packed takes as much as is stored of it: the limit is there so that the
-    /// eviction gains room, and it forgets all the rest.
-    pub fn dirty_pages(&self) -> u64 {
-        let packed = self.index.dirty_load();
-        self.dirty.blocks() - packed.blocks + packed.bytes.div_ceil(BLOCK_BYTES)
-    }
-
-    /// How many such pages there may be before writes wait. A write that begins below it ends above it at most by its own blocks, each with what it rests
-    /// on; a recovery may find more.
-    pub fn dirty_pages_max(&self) -> u64 {
-        self.store.capacity().usable_pages * u64::from(self.config.dirty_max_permille) / 1000
-    }
-
-    /// Whether a request of that many blocks could ever find room.
-    pub(super) fn fits_store(&self, blocks: u32) -> bool {
-        self.store.has_room(Purpose::EverWrite { blocks }) && u64::from(blocks) <= self.dirty_pages_max().max(1)
+        self.volumes.get(self.ops.get(id).request.volume).is_some_and(|volume| volume.backing.failed)
     }
 
     /// Finds out which blocks need completing, and starts reading what they held.
@@ -264,9 +184,9 @@ impl Shard {
         let op = self.ops.get(id);
         let key = op.key(op.edges[edge].block);
         let Some(mut page) = self.config.pool.allocate() else { return self.starve_edge(id) };
-        let span = self.backing_span(key, 1);
+        let span = self.volumes.backing_span(key, 1);
         page[span.length_bytes as usize..].fill(0);
-        let volume = self.volume_of(key);
+        let volume = self.volumes.of(key);
         volume.stats.backing_reads += 1;
         volume.stats.backing_read_bytes += span.length_bytes;
         self.edge_loading(id, edge);
@@ -281,7 +201,7 @@ impl Shard {
         op.pending -= 1;
         op.edges[edge].loading = false;
         let key = op.key(op.edges[edge].block);
-        let volume = self.volume_of(key).id;
+        let volume = self.volumes.of(key).id;
         let page = pages.pop().expect("the page that was to be filled");
         if result.is_ok() && proof.holds(volume, key.block(), &page) {
             self.ops.get_mut(id).edges[edge].base = Some((page.freeze(), mask));
@@ -315,7 +235,7 @@ impl Shard {
     /// then, which may have grown since.
     pub(super) fn merge_backing_read(&mut self, id: OpId, edge: usize, bytes: u64, result: Result<(), IoError>, mut pages: PageMutVec) {
         let key = self.ops.get(id).key(self.ops.get(id).edges[edge].block);
-        let bytes = if mutants::active(81) { self.backing_span(key, 1).length_bytes } else { bytes };
+        let bytes = if mutants::active(81) { self.volumes.backing_span(key, 1).length_bytes } else { bytes };
         let op = self.ops.get_mut(id);
         op.pending -= 1;
         op.edges[edge].loading = false;
@@ -412,13 +332,13 @@ impl Shard {
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
             let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
             group = self.store_block(block, urgency);
-            self.destage_overtaken(key);
+            self.destager.overtaken(key);
             if let Some((_, page, _)) = merged.iter().find(|(block, ..)| *block == index)
                 && let Some(slot) = self.index.get(key)
             {
                 self.edge_pages.keep(key, slot, page.clone());
             }
-            arrivals.push(advice.enter.filter(|_| self.treatment_of(key).admit() != Admit::Never));
+            arrivals.push(advice.enter.filter(|_| self.volumes.treatment_of(key).admit() != Admit::Never));
         }
         // Only now: what leaves RAM for these may go into the store, and would take the room that was made sure of for the blocks.
         for (index, arrival) in arrivals.into_iter().enumerate() {
@@ -430,7 +350,7 @@ impl Shard {
                 self.drop_from_ram(key);
             }
         }
-        let volume = self.volume_of(self.ops.get(id).first);
+        let volume = self.volumes.of(self.ops.get(id).first);
         volume.stats.admitted_bytes += u64::from(blocks) * BLOCK_BYTES;
         let op = self.ops.get_mut(id);
         op.phase = Phase::Stored;
@@ -454,7 +374,7 @@ impl Shard {
             return self.go_past_ssd(id);
         }
         let now_ns = self.now_ns;
-        let volume = self.volume_of(Key::new(volume, 0));
+        let volume = self.volumes.of(Key::new(volume, 0));
         volume.stored_group = volume.stored_group.max(group);
         volume.awaited.written(end_block, now_ns);
         self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);

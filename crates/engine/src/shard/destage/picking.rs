@@ -84,8 +84,9 @@ impl Shard {
                 return false;
             }
             let key = extent.key(index);
-            let held =
-                !mutants::active(27) && self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.is_shielded(key);
+            let held = !mutants::active(27) && self.destager.is_on_its_way(key)
+                || self.destager.written.contains_key(&key)
+                || self.is_shielded(key);
             !held && !self.is_left_to_retries(key)
         };
         let first = (0..RUN_BLOCKS_MAX).find(|index| free(*index))?;
@@ -95,16 +96,6 @@ impl Shard {
         }
         let count = (first..RUN_BLOCKS_MAX).take_while(|index| free(*index) && !is_partial(*index)).count();
         Some((extent.key(first), count))
-    }
-
-    /// What held the block back has ended.
-    pub(in crate::shard) fn destage_may_look_at(&mut self, key: Key) {
-        self.destager.candidates.insert(key.extent());
-    }
-
-    /// The same of all that is dirty.
-    pub(in crate::shard) fn destage_may_look_at_all(&mut self) {
-        self.destager.candidates = self.dirty.extents().collect();
     }
 
     /// Every dirty block that nothing holds back is in an extent that a sweep will look at: else it would never go home.

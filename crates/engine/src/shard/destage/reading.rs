@@ -21,7 +21,7 @@ impl Shard {
         }
         self.store.readers().end(region);
         let first_key = self.destager.runs[&run].first;
-        let volume = self.volume_of(first_key).id;
+        let volume = self.volumes.of(first_key).id;
         let mut bad: SmallVec<[Key; 1]> = SmallVec::new();
         let state = self.destager.runs.get_mut(&run).expect("a run under way");
         state.reading -= 1;

@@ -25,6 +25,10 @@ impl Unreadable {
         self.until_ns.contains_key(&key)
     }
 
+    pub(super) fn of_volume(&self, index: VolumeIndex) -> u64 {
+        self.by_time.get(&index.0).map_or(0, |blocks| blocks.len() as u64)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.until_ns.len()
     }
@@ -70,22 +74,10 @@ impl Unreadable {
 }
 
 impl Shard {
-    /// Whether it is a dirty block that cannot be read from the SSD.
-    pub(in crate::shard) fn is_unreadable(&self, key: Key) -> bool {
-        self.destager.unreadable.contains(key)
-    }
-
     /// Dirty blocks of the volume that destage could not read from the SSD, and that nobody has written
     /// anew since.
     pub fn unreadable_blocks(&self, index: VolumeIndex) -> u64 {
-        self.destager.unreadable.by_time.get(&index.0).map_or(0, |blocks| blocks.len() as u64)
-    }
-
-    /// The block has new content, or none: what could not be read does not matter any more.
-    pub(in crate::shard) fn destage_replaced(&mut self, key: Key) {
-        if self.destager.unreadable.remove(key) {
-            self.destage_may_look_at(key);
-        }
+        self.destager.unreadable_blocks(index)
     }
 
     /// A block of a run could not be read (`unreadable`), or is not what was written.

@@ -2,37 +2,39 @@
 //!
 //! Extents are picked per volume: on demand (a request waits), because all are to go (destage command, mode switch), because they are
 //! old, because dirty data nears its limit, or because the backing device is idle and the host not busy. A sweep goes through the addresses and begins again at the
-//! start. It works in batches, each written, flushed, and followed by the clients' turn at the backing device ([`crate::destage::pace`]). Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
+//! start. It works in batches, each written, flushed, and followed by the clients' turn at the backing device ([`pace`]). Each run of neighbouring dirty blocks is one read from the SSD (or none, if RAM has it) and one write.
 //!
 //! A run is written when the records it carries are durable in the store, never before: the store must not fall behind the backing device.
 //! A block stays dirty until (1) its run is written, (2) the backing device has flushed after that, and (3) its index entry is still the one
 //! that was read. An overwrite meanwhile fails (3), so the newer version stays dirty. A block is in at most one run, and never in one while
 //! a client's backing write covers it.
 
+pub mod dirty;
+pub mod pace;
 mod picking;
 mod reading;
+mod state;
 mod unreadable;
 
 use super::fetch::Wanted;
-use super::proof::Proof;
 use super::singly::DestagePart;
 use super::{Context, Shard};
 use crate::api::{Event, IoError, IoKind};
-use crate::destage::dirty::DirtySet;
-use crate::destage::pace::{Pace, Pressure, part_of_rate, run_blocks_max};
 use crate::index::Slot;
-use crate::key::{ExtentKey, Key, Map, Set};
-use crate::locks::OpId;
+use crate::key::Key;
 use crate::mutants;
 use crate::store::Place;
-use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::ops::Range;
+use dirty::DirtySet;
+use pace::{Pressure, part_of_rate, run_blocks_max};
 use page::{Page, PageMutVec, PageVec};
+use state::Run;
 use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
 use unreadable::Unreadable;
+
+pub use state::Destager;
 
 /// Runs between being picked and being written, at most, whatever the pace allows: bounds pages held by destage.
 const RUN_PAGES_IN_FLIGHT_MAX: usize = 512;
@@ -48,128 +50,15 @@ const RETRY_AFTER_NS: u64 = 1_000_000_000;
 /// Blocks that are older than the write-cache depth by one in this many of it are overdue.
 const OVERDUE_ONE_IN: u64 = 2;
 
-/// In the place of a slot: the version that is going home has been overwritten. No store has this many pages.
-const OVERTAKEN: Slot = Slot(u32::MAX);
-
-/// Neighbouring dirty blocks on their way home.
-struct Run {
-    first: Key,
-    slots: Vec<Slot>,
-    /// Valid sectors: all of them, except for a run of one partial block.
-    mask: u8,
-    pages: Vec<Option<Page>>,
-    proofs: Vec<Proof>,
-    reading: u32,
-    failed: bool,
-    /// The group that must be durable before the backing device is written: otherwise a power cut could leave there what the store has
-    /// forgotten again, behind the back of an older clean record of the block.
-    group: u64,
-    /// When it was written, as the count of writes of its backing device; before: `None`.
-    written: Option<u64>,
-}
-
-/// What destage keeps about a volume.
-#[derive(Default)]
-struct Sweep {
-    /// Where the sweep goes on.
-    next: Option<ExtentKey>,
-    /// How often it has come to the end of the volume.
-    passes: u64,
-    /// The last run was another try of a block that could not be read.
-    retried: bool,
-    /// Extents of the sweep through what is old, in the order in which they are next.
-    aged: VecDeque<ExtentKey>,
-    /// Bring everything home.
-    all: bool,
-    pace: Pace,
-    pressure: Pressure,
-    runs: u32,
-    /// Blocks written and not flushed.
-    unflushed: usize,
-    retry_at_ns: u64,
-    /// Dirty data passed the high mark: destage until the low mark.
-    pressed: bool,
-    /// The last look found nothing to start; time alone changes that only at this moment. A completion or a request looks anew.
-    nothing_until_ns: u64,
-}
-
-/// See the module.
-#[derive(Default)]
-pub struct Destager {
-    runs: Map<u32, Run>,
-    next_run: u32,
-    /// Every block in a run, with the slot that is being brought home; only while its write can be on its way.
-    on_the_way: Map<Key, Slot>,
-    /// Blocks written and waiting for the flush, with the slot that was brought home.
-    written: Map<Key, Slot>,
-    sweeps: Map<u16, Sweep>,
-    /// Extents that may have a dirty block which nothing holds back: all others need not be looked at.
-    candidates: BTreeSet<ExtentKey>,
-    demanded: Set<Key>,
-    waiters: Map<Key, Vec<OpId>>,
-    unreadable: Unreadable,
-    /// Runs in memory that wait for their records to be durable.
-    waiting_durable: Vec<u32>,
-    pages: usize,
-}
-
-impl Destager {
-    /// Nothing is under way yet.
-    pub fn of(dirty: &DirtySet) -> Destager {
-        Destager { candidates: dirty.extents().collect(), ..Destager::default() }
-    }
-}
-
 impl Shard {
-    /// Whether a destage write of the block may be on its way to the backing device.
-    pub(super) fn is_on_its_way_home(&self, key: Key) -> bool {
-        self.destager.on_the_way.contains_key(&key)
-    }
-
-    /// A block of the range whose destage write may be on its way to the backing device.
-    pub(super) fn on_its_way_home_in(&self, range: &Range<Key>) -> Option<Key> {
-        self.destager.on_the_way.keys().find(|key| range.contains(key)).copied()
-    }
-
     /// Whether the block is in a run, or a client's write to the backing device covers it.
     fn is_held_back(&self, key: Key) -> bool {
-        self.is_on_its_way_home(key) || self.destager.written.contains_key(&key) || self.is_shielded(key)
+        self.destager.is_on_its_way(key) || self.destager.written.contains_key(&key) || self.is_shielded(key)
     }
 
     /// Whether a client's write to the backing device covers the block: destage leaves it alone.
     fn is_shielded(&self, key: Key) -> bool {
         self.shielded.contains(&key) || self.ranges.covers(key) && !mutants::active(75)
-    }
-
-    /// A block is dirty from now on.
-    pub(super) fn now_dirty(&mut self, key: Key, now_ns: u64) {
-        self.dirty.insert(key, now_ns);
-        self.destage_may_look_at(key);
-    }
-
-    /// The request is to be woken when the block's destage has ended, well or not.
-    pub(super) fn wait_destaged(&mut self, key: Key, id: OpId) {
-        self.destager.waiters.entry(key).or_default().push(id);
-    }
-
-    /// A request cannot go on before this dirty block is at home.
-    pub(super) fn demand_destage(&mut self, key: Key) {
-        self.destager.demanded.insert(key);
-    }
-
-    /// Brings everything of the volume home, or stops doing so.
-    pub(super) fn destage_all(&mut self, index: VolumeIndex, all: bool) {
-        self.destager.sweeps.entry(index.0).or_default().all = all;
-    }
-
-    /// Full passes of the volume's sweep so far, and the number the next run will get.
-    pub(super) fn destage_passes(&self, index: VolumeIndex) -> (u64, u32) {
-        (self.destager.sweeps.get(&index.0).map_or(0, |sweep| sweep.passes), self.destager.next_run)
-    }
-
-    /// Whether all runs with numbers below `run` have ended.
-    pub(super) fn destage_ended_before(&self, index: VolumeIndex, run: u32) -> bool {
-        !self.destager.runs.iter().any(|(id, other)| *id < run && other.first.volume() == index)
     }
 
     /// The volume is gone.
@@ -182,18 +71,6 @@ impl Shard {
         self.destager.candidates.retain(|extent| extent.volume() != index);
     }
 
-    /// The volume's backing device was let go: nothing is on its way to it. What is dirty, and what the store is still to be told, stays.
-    pub(super) fn destage_rests(&mut self, index: VolumeIndex) {
-        assert!(!self.destage_is_busy(index), "destage of volume {} is under way", index.0);
-        self.destager.sweeps.remove(&index.0);
-        self.destager.demanded.retain(|key| key.volume() != index);
-    }
-
-    /// Whether runs of the volume are under way or wait for their flush.
-    pub(super) fn destage_is_busy(&self, index: VolumeIndex) -> bool {
-        self.destager.sweeps.get(&index.0).is_some_and(|sweep| sweep.runs > 0 || sweep.unflushed > 0)
-    }
-
     /// A dirty block was appended again: its destage, if under way, is of the same content at another place.
     pub(super) fn destage_moved(&mut self, key: Key, from: Slot) {
         let Some(to) = self.index.get(key) else { return };
@@ -202,21 +79,6 @@ impl Shard {
                 *slot = to;
             }
         }
-    }
-
-    /// A client has written the block anew, or writes over it at home: what is on its way home is no longer current, even if the store brings
-    /// the new version to the very slot number of the old one before the old one's flush is done.
-    pub(super) fn destage_overtaken(&mut self, key: Key) {
-        for places in [&mut self.destager.on_the_way, &mut self.destager.written] {
-            if let Some(slot) = places.get_mut(&key) {
-                *slot = OVERTAKEN;
-            }
-        }
-    }
-
-    /// The same for all blocks of a range of which no destage write is on its way.
-    pub(super) fn destage_overtaken_in(&mut self, range: &Range<Key>) {
-        self.destager.written.iter_mut().filter(|(key, _)| range.contains(key)).for_each(|(_, slot)| *slot = OVERTAKEN);
     }
 
     /// For [`Shard::describe`].
@@ -243,29 +105,20 @@ impl Shard {
         }
         let of_volume = |index: &VolumeIndex| {
             let index = *index;
-            let volume = self.volume(index)?;
+            let volume = self.volumes.get(index)?;
             let (oldest_ns, _) = self.dirty.oldest(index)?;
             let sweep = self.destager.sweeps.get(&index.0);
             let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
             let idle_since_ns = volume.backing.client_last_ns.max(oldest_ns);
-            let idle = if volume.backing.client_in_flight == 0 && !self.host_is_busy { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
+            let idle =
+                if volume.backing.client_in_flight == 0 && !self.destager.host_is_busy { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
             let begun = sweep.is_some_and(|sweep| !sweep.aged.is_empty());
             let wanted = if begun { 0 } else { aged.min(idle) };
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
             (!volume.backing.failed && !volume.held && !volume.releasing).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
         };
-        self.attached.iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
-    }
-
-    /// Tells the shard whether its host's processors have little time beside what clients ask for: then an idle backing device alone is no reason to bring
-    /// blocks home, since clients would wait for that work. Age, limits, and whoever waits are reasons all the same. A hint; to be followed by a tick.
-    pub fn set_host_busy(&mut self, is_busy: bool) {
-        self.host_is_busy = is_busy;
-        // What was found with the other answer says nothing.
-        for sweep in self.destager.sweeps.values_mut() {
-            sweep.nothing_until_ns = 0;
-        }
+        self.volumes.attached().iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
     }
 
     /// Picks and starts runs as far as pace and memory allow.
@@ -281,12 +134,12 @@ impl Shard {
         if !self.destager.demanded.is_empty() {
             self.serve_demands();
         }
-        if self.quiescing || mutants::active(73) && self.host_is_busy {
+        if self.quiescing || mutants::active(73) && self.destager.host_is_busy {
             return;
         }
         let high = self.dirty_pages() * 10 > self.dirty_pages_max() * 8;
-        for at in 0..self.attached.len() {
-            let index = self.attached[at];
+        for at in 0..self.volumes.attached().len() {
+            let index = self.volumes.attached()[at];
             if self.dirty.blocks_of(index) > 0 {
                 self.destage_volume(index, high);
             }
@@ -298,7 +151,7 @@ impl Shard {
         let mut demanded: Vec<Key> = self.destager.demanded.iter().copied().collect();
         demanded.sort_unstable();
         for key in demanded {
-            let Some(volume) = self.volume(key.volume()) else { continue };
+            let Some(volume) = self.volumes.get(key.volume()) else { continue };
             let stuck = volume.backing.failed || volume.held;
             if stuck || !self.dirty.contains(key) {
                 self.destager.demanded.remove(&key);
@@ -311,13 +164,14 @@ impl Shard {
 
     fn destage_volume(&mut self, index: VolumeIndex, shard_is_full: bool) {
         let now_ns = self.now_ns;
-        let volume = self.volume(index).expect("the caller looked");
+        let volume = self.volumes.get(index).expect("the caller looked");
         let (options, backing) = (&volume.options, &volume.backing);
         let shards = u64::from(self.config.place.layout.shards);
         let limit = (options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         let dirty = self.dirty.blocks_of(index);
         let oldest_ns = self.dirty.oldest(index).map_or(now_ns, |(oldest_ns, _)| oldest_ns);
-        let idle = !self.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
+        let idle =
+            !self.destager.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
         let clients = backing.clients(options.latency_goal_ns);
         // What would be lost with the SSD goes home as fast as the device takes it.
         let rate = options.destage_rate_bytes.filter(|_| !self.loss.is_ssd_failed()).map(|rate_bytes| part_of_rate(rate_bytes, shards));
@@ -483,7 +337,7 @@ impl Shard {
     fn write_run(&mut self, id: u32) {
         let run = &self.destager.runs[&id];
         let (first, mask, failed) = (run.first, run.mask, run.failed);
-        if failed || self.volume_of(first).backing.failed {
+        if failed || self.volumes.of(first).backing.failed {
             self.end_failed_run(id);
             return;
         }
@@ -501,7 +355,7 @@ impl Shard {
         assert!(run.reading == 0 && run.written.is_none(), "a run is written once, when all of it was read");
         let pages: PageVec = run.pages.iter().map(|page| page.clone().expect("all parts were read")).collect();
         assert!(mask == u8::MAX || mask != 0 && pages.len() == 1, "{} pages with mask {mask:08b}", pages.len());
-        let mut span = self.backing_span(first, pages.len() as u64);
+        let mut span = self.volumes.backing_span(first, pages.len() as u64);
         span.background = true;
         if mask != u8::MAX {
             // One block with some valid sectors: one write for their first run; the others follow as runs of their own.
@@ -510,7 +364,7 @@ impl Shard {
             span.offset_bytes += skip * SECTOR_BYTES;
             span.length_bytes = sectors * SECTOR_BYTES;
         }
-        let volume = self.volume_of(first);
+        let volume = self.volumes.of(first);
         volume.stats.backing_writes += 1;
         volume.stats.backing_written_bytes += span.length_bytes;
         self.out.io(span, IoKind::Write { pages, fua: false }, Context::DestageWrite(id));
@@ -521,9 +375,9 @@ impl Shard {
         let run = self.destager.runs.get_mut(&id).expect("a run under way");
         let first = run.first;
         let index = first.volume();
-        self.volume_of(first).backing.note_destage_write(first.extent());
+        self.volumes.of(first).backing.note_destage_write(first.extent());
         if result.is_err() && !mutants::active(39) {
-            self.volume_of(first).stats.destage_errors += 1;
+            self.volumes.of(first).stats.destage_errors += 1;
             self.out.event(Event::DestageFailed(index, first.block()));
             self.end_failed_run(id);
             return;
@@ -538,7 +392,7 @@ impl Shard {
             return;
         }
         let count = run.slots.len();
-        let written = self.volume_of(first).backing.written;
+        let written = self.volumes.of(first).backing.written;
         let run = self.destager.runs.get_mut(&id).expect("a run under way");
         run.written = Some(written);
         run.pages.clear();
@@ -559,7 +413,7 @@ impl Shard {
         }
         assert!(self.destager.pages >= count, "{} pages on their way, {count} have come home", self.destager.pages);
         self.destager.pages -= count;
-        self.volume_of(first).stats.destaged_bytes += count as u64 * BLOCK_BYTES;
+        self.volumes.of(first).stats.destaged_bytes += count as u64 * BLOCK_BYTES;
         let demanded = self.destager.demanded.iter().any(|key| key.volume() == index);
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         assert!(sweep.runs > 0, "the run was counted");
@@ -585,7 +439,7 @@ impl Shard {
             self.destager.on_the_way.remove(&key);
             self.destager.candidates.insert(key.extent());
             // A block that only lay beside an unreadable one is brought home by itself next.
-            let lost = !run.failed || self.is_unreadable(key);
+            let lost = !run.failed || self.destager.is_unreadable(key);
             if lost && self.destager.demanded.remove(&key) {
                 self.fail_destage_waiters(key);
             }
@@ -605,7 +459,7 @@ impl Shard {
 
     /// The volume's backing device has flushed (or failed): written blocks are at home (or not).
     pub(super) fn destage_flushed(&mut self, index: VolumeIndex) {
-        let backing = &self.volume(index).expect("a flushing volume is attached").backing;
+        let backing = &self.volumes.get(index).expect("a flushing volume is attached").backing;
         let (flushed, failed) = (backing.flushed, backing.failed);
         let mut done: Vec<u32> = self
             .destager
@@ -649,7 +503,7 @@ impl Shard {
 
     /// If no run is under way or waits for its flush, the batch has ended.
     fn end_batch(&mut self, index: VolumeIndex) {
-        let Some(volume) = self.volume(index) else { return };
+        let Some(volume) = self.volumes.get(index) else { return };
         let clients = volume.backing.clients(volume.options.latency_goal_ns);
         let now_ns = self.now_ns;
         let sweep = self.destager.sweeps.entry(index.0).or_default();

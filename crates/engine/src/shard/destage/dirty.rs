@@ -160,12 +160,6 @@ impl DirtySet {
         self.extents.keys().copied()
     }
 
-    /// All extents of the volume, in address order.
-    pub fn extents_of(&self, volume: VolumeIndex) -> impl Iterator<Item = (ExtentKey, &DirtyExtent)> {
-        let first = ExtentKey::first_of(volume);
-        self.extents.range(first..).map(|(key, extent)| (*key, extent)).take_while(move |(key, _)| key.volume() == volume)
-    }
-
     /// The extent of the volume whose dirty blocks have waited longest, and since when.
     pub fn oldest(&self, volume: VolumeIndex) -> Option<(u64, ExtentKey)> {
         self.by_age.oldest[usize::from(volume.0)]
@@ -237,7 +231,8 @@ mod tests {
         assert_ne!(dirty.oldest(VolumeIndex(1)).expect("others remain").1, oldest);
         for key in &model {
             dirty.remove(*key);
-            let recount = dirty.extents_of(key.volume()).map(|(extent, blocks)| (blocks.oldest_ns, extent)).min();
+            let of_volume = dirty.extents.iter().filter(|(extent, _)| extent.volume() == key.volume());
+            let recount = of_volume.map(|(extent, blocks)| (blocks.oldest_ns, *extent)).min();
             assert_eq!(dirty.oldest(key.volume()), recount);
         }
         assert!(dirty.extents.is_empty() && dirty.by_age.all.is_empty());
