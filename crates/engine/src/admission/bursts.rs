@@ -41,6 +41,7 @@ pub struct Bursts {
 impl Bursts {
     /// Whether the log is to take a large write of that many bytes; it takes at most `most_bytes` between two flushes.
     pub fn takes(&mut self, bytes: u64, most_bytes: u64) -> bool {
+        assert!(bytes > 0, "a write has bytes");
         let takes = self.logged_bytes.saturating_add(bytes) <= self.credit_bytes.min(most_bytes);
         if takes {
             self.logged_bytes += bytes;
@@ -80,6 +81,8 @@ impl Bursts {
             let expected_bytes = burst_bytes.saturating_add(burst_bytes / GROWS_ONE_IN).min(MOST_GROWTH * self.credit_bytes);
             self.credit_bytes.max(raised_bytes).max(expected_bytes)
         };
+        let commits = self.calm_flushes == CALM_FLUSHES;
+        assert!(if commits { self.credit_bytes >= STEP_BYTES } else { self.credit_bytes == STEP_BYTES }, "credit of {self:?}");
         (self.logged_bytes, self.around_bytes) = (0, 0);
     }
 }

@@ -146,6 +146,7 @@ impl Streams {
     pub fn acknowledged(&mut self, token: StreamToken) {
         let stream = &mut self.streams[usize::from(token.place)];
         if stream.generation == token.generation {
+            assert!(stream.in_flight > 0, "a write of a stream is answered once");
             stream.in_flight -= 1;
         }
     }
@@ -174,6 +175,7 @@ impl Streams {
 
     fn begin(&mut self, start_sector: u64, sectors: u64, write: bool) -> usize {
         let place = (0..STREAMS).min_by_key(|at| self.streams[*at].used).expect("there are streams");
+        assert!(self.streams[place].used <= self.clock, "streams were used in the past");
         let generation = self.streams[place].generation.wrapping_add(1);
         let next_sector = start_sector + sectors;
         self.streams[place] =

@@ -49,6 +49,10 @@ impl Tails {
                 tail
             }
         };
+        assert!(
+            sectors > 0 && tail.used < self.clock && tail.flushes <= FLUSHES_MAX,
+            "a write of {sectors} sectors goes on, and forward in time"
+        );
         (tail.next_sector, tail.used, tail.unflushed) = (tail.next_sector.max(end), self.clock, true);
         tail.flushes
     }

@@ -35,7 +35,7 @@ pub(crate) struct Pace {
     capacity_blocks: f32,
     ssd_blocks: f32,
     forgotten_weight: f32,
-    /// Mean count of the blocks forgotten when its region is taken back lately: the bar for admission.
+    /// Mean count of the blocks forgotten lately: the bar for admission.
     bar: f32,
     /// Mean part of judged blocks that was used.
     used_part: f32,
@@ -115,6 +115,7 @@ impl Pace {
         if keep {
             self.keep_credit -= 1.0;
         }
+        assert!(self.keep_credit < 1.0, "credit for {} blocks is left", self.keep_credit);
         keep
     }
 
@@ -142,6 +143,14 @@ impl Pace {
         }
         self.faded_part = self.part_left_after_a_lap();
         self.keep_unused = self.part_of_unused_to_keep();
+        self.check();
+    }
+
+    /// Parts are parts, and none of the measures has become no number, which would compare as neither more nor less for ever.
+    fn check(&self) {
+        let is_part = |part: f32| (0.0..1.001).contains(&part);
+        assert!(is_part(self.used_part) && is_part(self.faded_part) && is_part(self.keep_unused), "parts of {self:?}");
+        assert!(self.bar >= 0.0 && self.means.appended >= 0.0 && self.means.accesses >= 0.0, "means of {self:?}");
     }
 
     /// A lap lasts as long as it takes to append the whole store.

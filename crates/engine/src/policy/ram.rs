@@ -113,6 +113,7 @@ impl RamQueue {
             own: arrival.own,
             used: true,
         };
+        assert!((self.slots.len() as u64) < u64::from(NONE), "slots have numbers below {NONE}");
         let index = if self.free == NONE {
             self.slots.push(entry);
             (self.slots.len() - 1) as u32
@@ -156,6 +157,7 @@ impl RamQueue {
         if oldest == NONE {
             return None;
         }
+        assert!(self.len() > 0, "the oldest block was counted");
         self.left += 1;
         if self.left >= self.len() {
             self.left = 0;
@@ -245,6 +247,7 @@ impl RamQueue {
     fn unlink(&mut self, index: u32) {
         let RamEntry { newer, older, copy, .. } = self.slots[index as usize];
         let queue = self.queue(copy);
+        assert!(queue.len > 0, "what is linked was counted");
         queue.len -= 1;
         if newer == NONE {
             queue.newest = older;

@@ -13,7 +13,7 @@ impl Shard {
         let volume = self.volumes.of(key);
         // Of a volume that waits to be attached nobody asks for it, and a start may yet say that it was written past the SSD, and so is whole
         // at home. If not, whoever reads it once the volume is attached hears of it: a client, or destage.
-        let is_told = !volume.held;
+        let is_told = !volume.state.is_held();
         let stats = &mut volume.stats;
         if unreadable {
             stats.ssd_read_errors += 1;

@@ -1,7 +1,7 @@
 //! What an administrator or the host asks: at once where it is quick, else as a job that is looked at on every turn.
 
 use super::Shard;
-use super::volume::Volume;
+use super::volume::{Volume, VolumeState};
 use crate::api::{Command, CommandFailure, Event, RequestError, VolumeOptions};
 use crate::index::Index;
 use crate::key::Key;
@@ -105,7 +105,7 @@ impl Shard {
             Command::Cancel { token } => self.cancel(token),
             Command::Detach { token, volume } => match self.volumes.get_mut(volume) {
                 Some(known) => {
-                    known.detaching = true;
+                    known.state.detach();
                     self.fail_throttled_of(Some(volume));
                     self.drop_ram_of(volume);
                     // Whoever asked before does not wait any more; its job must not outlive this one, and meet the next volume in that place.
@@ -115,8 +115,8 @@ impl Shard {
                 None => self.command_done(token, Ok(())),
             },
             Command::Release { token, volume } => match self.volumes.get_mut(volume) {
-                Some(known) if !known.held => {
-                    known.releasing = true;
+                Some(known) if !known.state.is_held() => {
+                    known.state.release();
                     self.fail_throttled_of(Some(volume));
                     self.commands.jobs.push(Job::Release { token, volume });
                 }
@@ -164,10 +164,10 @@ impl Shard {
     fn attach(&mut self, index: VolumeIndex, id: VolumeId, size_bytes: u64, options: VolumeOptions, held: bool) {
         assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
         let mut volume = Volume::new(id, size_bytes, options, self.now_ns);
-        volume.held = held;
+        volume.state = if held { VolumeState::Held } else { VolumeState::Serving };
         match self.volumes.get(index) {
             Some(before) => {
-                assert!(before.held && before.id == id, "volume {} is attached already", index.0);
+                assert!(before.state.is_held() && before.id == id, "volume {} is attached already", index.0);
                 volume.cached_blocks = before.cached_blocks;
                 volume.depends_like(before);
             }
@@ -329,7 +329,7 @@ impl Shard {
             // Runs that ended badly were swept over too.
             () if swept && volume.stats.destage_errors == errors && !volume.backing.failed => Ok(()),
             () if volume.backing.failed => Err(CommandFailure::BackingFailed),
-            () if volume.held => Err(CommandFailure::BackingAbsent),
+            () if volume.state.is_held() => Err(CommandFailure::BackingAbsent),
             () if volume.stats.destage_errors > errors => Err(CommandFailure::WriteRefused),
             () if self.quiescing => Err(CommandFailure::StoppedInDestage),
             () => return Standing::Goes(Job::Destage { token, volume: index, errors, stage }),
@@ -394,7 +394,7 @@ impl Shard {
         assert!(before.backing.waiters.is_empty(), "nobody waits for volume {}", index.0);
         assert!(before.ram_blocks == 0, "{} blocks of volume {} in RAM", before.ram_blocks, index.0);
         let mut held = Volume::new(before.id, before.size_bytes, VolumeOptions::default(), self.now_ns);
-        (held.held, held.cached_blocks) = (true, before.cached_blocks);
+        (held.state, held.cached_blocks) = (VolumeState::Held, before.cached_blocks);
         held.depends_like(before);
         let before = self.volumes.put(index, held).expect("looked at above");
         Standing::Ended(Some(token), if before.backing.failed { Err(CommandFailure::FlushFailed) } else { Ok(()) })
@@ -459,7 +459,7 @@ impl Shard {
         for at in 0..self.volumes.attached().len() {
             let index = self.volumes.attached()[at];
             let volume = self.volumes.of(Key::new(index, 0));
-            if volume.backing.written > volume.backing.flushed && !volume.held {
+            if volume.backing.written > volume.backing.flushed && !volume.state.is_held() {
                 self.flush_backing(index);
             }
         }

@@ -121,7 +121,7 @@ impl Shard {
         if meta.dirty || self.dirty_rest_on(slot) {
             return Some(heat);
         }
-        if self.volumes.of(key).detaching || self.dangles(slot) || self.is_lost(slot) {
+        if self.volumes.of(key).state.is_detaching() || self.dangles(slot) || self.is_lost(slot) {
             return None;
         }
         if keeps_all {
@@ -193,7 +193,7 @@ impl Shard {
     /// A clean block of a volume that is being detached stays for the sweep, which may have passed the place it would get.
     fn leaves_with_its_volume(&mut self, slot: Slot) -> bool {
         let Some(key) = self.index.key_of(slot) else { return false };
-        self.volumes.of(key).detaching && !self.index.meta(slot).dirty && !self.dirty_rest_on(slot)
+        self.volumes.of(key).state.is_detaching() && !self.index.meta(slot).dirty && !self.dirty_rest_on(slot)
     }
 
     fn keep_plain(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {

@@ -53,7 +53,7 @@ impl Shard {
         // A failure after the fact does not undo durability, but a device whose flush failed is not believed about anything.
         let backing_failed = self.volumes.get(index).is_none_or(|volume| volume.backing.failed);
         let stored = self.store.commits().durable() >= group;
-        let is_past = self.volumes.get(index).is_some_and(|volume| volume.past_ssd);
+        let is_past = self.volumes.is_past_ssd(index);
         if backing_failed {
             self.fail(id, crate::api::RequestError::Io);
         } else if stored || is_past {

@@ -127,7 +127,7 @@ impl Shard {
         // The word may have been asked for in an earlier life of the pool.
         let holds = self.loss.is_ssd_failed() && self.dirty.blocks_of(index) == 0;
         if let Some(volume) = self.volumes.get_mut(index).filter(|_| holds) {
-            volume.past_ssd = true;
+            volume.bond.is_forgotten();
             self.wake_lost();
         }
     }
@@ -143,8 +143,7 @@ impl Shard {
             let index = self.volumes.attached()[at];
             let nothing = self.dirty.blocks_of(index) == 0;
             let volume = self.volumes.get_mut(index).expect("attached");
-            if nothing && !volume.said_nothing_dirty {
-                volume.said_nothing_dirty = true;
+            if nothing && volume.bond.tell_nothing_dirty() {
                 self.out.event(Event::NothingDirty(index));
             }
         }

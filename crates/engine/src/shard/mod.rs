@@ -306,7 +306,7 @@ impl Shard {
             return Err(RequestError::Shutdown);
         }
         let volume = self.volumes.get(request.volume).ok_or(RequestError::Invalid)?;
-        if volume.detaching || volume.releasing || volume.held {
+        if !volume.state.is_serving() {
             return Err(RequestError::Shutdown);
         }
         if request.op == OpKind::Flush {

@@ -74,7 +74,7 @@ impl Shard {
     /// more: then the host's record that nobody is to believe it must do.
     pub(super) fn notes_are_durable(&mut self, index: VolumeIndex) -> bool {
         if self.loss.is_ssd_failed() {
-            return self.volumes.get(index).is_some_and(|volume| volume.past_ssd);
+            return self.volumes.is_past_ssd(index);
         }
         while let Some((key, _)) = self.unnoted.range(Key::new(index, 0)..).next().filter(|(key, _)| key.volume() == index) {
             let key = *key;

@@ -141,7 +141,7 @@ impl Shard {
         let meta = self.index.meta(slot);
         let often = Heat::from_bits(meta.frequency) == Heat::from_bits(3);
         let is_delta = self.index.stored(slot).encoding.rests_on_base();
-        let leaves = self.commands.drops_clean_of(key.volume()) || self.volumes.of(key).detaching;
+        let leaves = self.commands.drops_clean_of(key.volume()) || self.volumes.of(key).state.is_detaching();
         let may_append = !self.loss.is_ssd_failed() && self.store.has_room(Purpose::Clean) && !leaves;
         if meta.dirty || !often || !is_delta || !may_append {
             return;

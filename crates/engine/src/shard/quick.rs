@@ -92,7 +92,7 @@ impl Shard {
             self.quick_read_failed(read, result, pages);
             return;
         }
-        let may_keep = reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
+        let may_keep = reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.state.is_detaching();
         self.store.readers().end(region);
         let page = pages.pop().expect("one block was read").freeze();
         if let Some(arrival) = copy.filter(|_| may_keep)

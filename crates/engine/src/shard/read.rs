@@ -421,7 +421,7 @@ impl Shard {
         }
         self.note(id, outcome);
         let volume = self.volumes.get(first.volume()).expect("a request's volume is attached");
-        let may_fill = !bypass && reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.detaching;
+        let may_fill = !bypass && reads_use_cache(volume.options.mode) && !volume.backing.failed && !volume.state.is_detaching();
         if may_fill {
             for (index, page) in pages.iter().enumerate() {
                 let key = Key(first.0 + index as u64);

@@ -177,7 +177,7 @@ impl Shard {
         if Some(region) != self.scrub.region {
             return None;
         }
-        if self.volumes.get(key.volume()).is_none_or(|volume| volume.detaching) {
+        if self.volumes.get(key.volume()).is_none_or(|volume| volume.state.is_detaching()) {
             return None;
         }
         (safety >= Safety::Complete).then(|| Looked { key, slot, proof: self.proof_of(slot), page, offset_bytes })

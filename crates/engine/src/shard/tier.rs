@@ -101,7 +101,7 @@ impl Shard {
             return;
         }
         let volume = self.volumes.of(key);
-        let (leaves, settled) = (volume.detaching || volume.backing.failed, volume.backing.is_settled(key.extent()));
+        let (leaves, settled) = (volume.state.is_detaching() || volume.backing.failed, volume.backing.is_settled(key.extent()));
         // Of a volume that is being detached, the sweep may have passed the place it would get.
         if self.loss.is_ssd_failed() || leaves {
             return;

@@ -23,16 +23,10 @@ pub struct Volume {
     pub options: VolumeOptions,
     /// How its objects are, if something is said of them.
     pub policies: Option<Arc<PolicyMap>>,
-    /// Going away: no new requests.
-    pub detaching: bool,
-    /// Its backing device is being let go: no new requests, and no destage but what a request waits for.
-    pub releasing: bool,
-    /// Known, but its backing device is not available: no requests, no destage; its dirty blocks are kept.
-    pub held: bool,
-    /// The SSD is lost, and the host has recorded that it holds nothing of the volume.
-    pub past_ssd: bool,
-    /// The SSD is lost, and the host was told that nothing of the volume is dirty here.
-    pub said_nothing_dirty: bool,
+    /// Where it is in its life here.
+    pub state: VolumeState,
+    /// What it still has to do with an SSD that is lost.
+    pub bond: SsdBond,
     /// When it was attached.
     pub attached_ns: u64,
     /// Its counters.
@@ -53,6 +47,98 @@ pub struct Volume {
     pub awaited: Awaited,
     /// Its backing device.
     pub backing: Backing,
+}
+
+/// Where a volume is in its life in a shard. Only a serving one gets new requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VolumeState {
+    /// Requests are served.
+    Serving,
+    /// Known, but its backing device is not available: no requests, no destage; its dirty blocks are kept.
+    Held,
+    /// Its backing device is being let go: no destage but what a request waits for.
+    Releasing,
+    /// Going away.
+    Detaching,
+    /// Going away, without its backing device having come.
+    DetachingHeld,
+    /// Going away, after its backing device was to be let go.
+    DetachingReleased,
+}
+
+impl VolumeState {
+    /// Whether it gets new requests.
+    pub fn is_serving(self) -> bool {
+        self == VolumeState::Serving
+    }
+
+    /// Whether its backing device is not available.
+    pub fn is_held(self) -> bool {
+        matches!(self, VolumeState::Held | VolumeState::DetachingHeld)
+    }
+
+    /// Whether it goes away: nothing of it enters the cache any more.
+    pub fn is_detaching(self) -> bool {
+        matches!(self, VolumeState::Detaching | VolumeState::DetachingHeld | VolumeState::DetachingReleased)
+    }
+
+    /// Whether destage may begin by itself.
+    pub fn may_destage(self) -> bool {
+        matches!(self, VolumeState::Serving | VolumeState::Detaching)
+    }
+
+    /// It goes away from now on.
+    pub fn detach(&mut self) {
+        *self = match *self {
+            VolumeState::Serving | VolumeState::Detaching => VolumeState::Detaching,
+            VolumeState::Held | VolumeState::DetachingHeld => VolumeState::DetachingHeld,
+            VolumeState::Releasing | VolumeState::DetachingReleased => VolumeState::DetachingReleased,
+        };
+    }
+
+    /// Its backing device is let go from now on.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn release(&mut self) {
+        assert!(!self.is_held(), "a volume that is held has no device to let go");
+        *self = if self.is_detaching() { VolumeState::DetachingReleased } else { VolumeState::Releasing };
+    }
+}
+
+/// What a volume has to do with an SSD that is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SsdBond {
+    /// Something of it may be there alone.
+    Needed,
+    /// The host was told that nothing of it is dirty here.
+    NothingDirty,
+    /// The host has recorded that the SSD holds nothing of it.
+    Past,
+    /// The same, and the host was not told by this shard that nothing is dirty.
+    PastUntold,
+}
+
+impl SsdBond {
+    /// Whether the host has recorded that the SSD holds nothing of it.
+    pub fn is_past(self) -> bool {
+        matches!(self, SsdBond::Past | SsdBond::PastUntold)
+    }
+
+    /// Nothing of it is dirty. True if the host is to be told.
+    pub fn tell_nothing_dirty(&mut self) -> bool {
+        let before = *self;
+        *self = if before.is_past() { SsdBond::Past } else { SsdBond::NothingDirty };
+        *self != before
+    }
+
+    /// The host has recorded that the SSD holds nothing of it.
+    pub fn is_forgotten(&mut self) {
+        *self = match *self {
+            SsdBond::Needed | SsdBond::PastUntold => SsdBond::PastUntold,
+            SsdBond::NothingDirty | SsdBond::Past => SsdBond::Past,
+        };
+    }
 }
 
 /// Places that a client writes and flushes at once, again and again: the journal of a file system or database. It waits for each such write, so
@@ -152,11 +238,8 @@ impl Volume {
             size_bytes,
             options,
             policies: None,
-            detaching: false,
-            releasing: false,
-            held: false,
-            past_ssd: false,
-            said_nothing_dirty: false,
+            state: VolumeState::Serving,
+            bond: SsdBond::Needed,
             attached_ns: now_ns,
             stats: VolumeStats::default(),
             heat: RegionHeat::new(size_bytes, now_ns),
@@ -173,7 +256,7 @@ impl Volume {
     /// It is the same volume as this one was: what its clients were told depends on the same groups of the store, and on the same SSD.
     pub fn depends_like(&mut self, before: &Volume) {
         (self.stored_group, self.note_group) = (before.stored_group, before.note_group);
-        (self.past_ssd, self.said_nothing_dirty) = (before.past_ssd, before.said_nothing_dirty);
+        self.bond = before.bond;
     }
 
     /// Its size in sectors.

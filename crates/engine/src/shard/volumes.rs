@@ -66,7 +66,7 @@ impl Volumes {
 
     /// Whether the host has recorded that the lost SSD holds nothing of the volume.
     pub fn is_past_ssd(&self, index: VolumeIndex) -> bool {
-        self.get(index).is_some_and(|volume| volume.past_ssd)
+        self.get(index).is_some_and(|volume| volume.bond.is_past())
     }
 
     /// How a block is treated.

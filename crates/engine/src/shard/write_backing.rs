@@ -292,7 +292,7 @@ impl Shard {
         let volume = self.volumes.get(op.request.volume).expect("a request's volume is attached");
         let through =
             self.volumes.mode_of_write(op.first) == Mode::WriteThrough && op.request.op == OpKind::Write && op.request.bypass.is_none();
-        if !through || self.loss.is_ssd_failed() || volume.backing.failed || volume.detaching {
+        if !through || self.loss.is_ssd_failed() || volume.backing.failed || volume.state.is_detaching() {
             return;
         }
         let blocks = op.blocks;

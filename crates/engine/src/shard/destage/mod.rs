@@ -63,6 +63,7 @@ impl Shard {
 
     /// The volume is gone.
     pub(super) fn destage_forget(&mut self, index: VolumeIndex) {
+        assert!(!self.destager.is_busy(index) && self.dirty.blocks_of(index) == 0, "volume {} still goes home", index.0);
         self.destager.unreadable.forget(index);
         self.destager.sweeps.remove(&index.0);
         self.throttle.forget(index);
@@ -116,7 +117,7 @@ impl Shard {
             let wanted = if begun { 0 } else { aged.min(idle) };
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
             // Not before the next look could change anything, and never in the past.
-            (!volume.backing.failed && !volume.held && !volume.releasing).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
+            (!volume.backing.failed && volume.state.may_destage()).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
         };
         self.volumes.attached().iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
     }
@@ -152,7 +153,7 @@ impl Shard {
         demanded.sort_unstable();
         for key in demanded {
             let Some(volume) = self.volumes.get(key.volume()) else { continue };
-            let stuck = volume.backing.failed || volume.held;
+            let stuck = volume.backing.failed || volume.state.is_held();
             if stuck || !self.dirty.contains(key) {
                 self.destager.demanded.remove(&key);
                 self.wake_destage_waiters(key);
@@ -178,11 +179,11 @@ impl Shard {
         let depth_ns = options.write_cache_depth_ns;
         let overdue_ns = depth_ns.saturating_add(depth_ns / OVERDUE_ONE_IN);
         let is_overdue = oldest_ns > DirtySet::RECOVERED_NS && now_ns.saturating_sub(oldest_ns) > overdue_ns;
-        let blocked = backing.failed || volume.held || volume.releasing;
+        let blocked = backing.failed || !volume.state.may_destage();
         // Who waits for room in the store waits for eviction, which gains some from every region as long as dirty data keeps its limits.
         let throttled = self.waits_for_destage(index);
         let leaving_write_back =
-            !mutants::active(26) && options.mode != types::Mode::WriteBack || self.loss.is_ssd_failed() || volume.detaching;
+            !mutants::active(26) && options.mode != types::Mode::WriteBack || self.loss.is_ssd_failed() || volume.state.is_detaching();
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         sweep.nothing_until_ns = 0;
         if blocked || sweep.retry_at_ns > now_ns {
@@ -269,6 +270,7 @@ impl Shard {
         let id = self.destager.next_run;
         self.destager.next_run = self.destager.next_run.wrapping_add(1);
         for (key, slot) in keys.zip(&slots) {
+            assert!(!self.is_held_back(key) || mutants::active(27), "{key:?} is on its way, or being written over at home");
             let before = self.destager.on_the_way.insert(key, *slot);
             assert!(before.is_none() || mutants::active(27), "{key:?} is in one run at most");
         }
@@ -427,8 +429,10 @@ impl Shard {
     fn end_failed_run(&mut self, id: u32) {
         let run = self.destager.runs.remove(&id).expect("a run under way");
         let retry_at_ns = self.now_ns + RETRY_AFTER_NS;
+        assert!(run.written.is_none() && self.destager.pages >= run.slots.len(), "a run fails before it is written");
         self.destager.pages -= run.slots.len();
         let sweep = self.destager.sweeps.entry(run.first.volume().0).or_default();
+        assert!(sweep.runs > 0, "the run was counted");
         sweep.runs -= 1;
         if !run.failed {
             // The backing device refused: it rests. A block that could not be read rests by itself.

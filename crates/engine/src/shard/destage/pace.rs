@@ -149,6 +149,7 @@ impl Pace {
 
     /// A run of that many bytes starts.
     pub fn started(&mut self, now_ns: u64, clients: Clients, rate_bytes: Option<u64>, bytes: u64) {
+        assert!(bytes > 0 && self.rest.is_none(), "a run of {bytes} bytes starts, and not in the clients' turn");
         let beside_clients = clients.are_active(now_ns);
         self.batch.get_or_insert(Batch { begun_ns: now_ns, runs: 0, beside_clients }).runs += 1;
         if let Some(rate) = rate_bytes {
@@ -161,6 +162,7 @@ impl Pace {
     /// short or too long.
     pub fn batch_ended(&mut self, now_ns: u64, clients: Clients, pressure: Pressure) {
         let Some(batch) = self.batch.take() else { return };
+        assert!(batch.runs > 0 && batch.begun_ns <= now_ns, "a batch of {} runs ends after it began", batch.runs);
         let took_ns = now_ns.saturating_sub(batch.begun_ns).max(1);
         let beside = clients.are_active(now_ns);
         let reads_are_slow = beside && pressure < Pressure::Urgent && clients.slow_read_ns > clients.goal_ns;
@@ -187,6 +189,7 @@ impl Pace {
                 _ => 1,
             };
             *runs = (*runs).clamp(least, BATCH_RUNS_MAX);
+            assert!(*runs > 0, "destage that never starts a run would never end");
         }
         if beside {
             let served_at = clients.ended + u64::from(clients.in_flight);

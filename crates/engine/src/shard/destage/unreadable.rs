@@ -37,14 +37,15 @@ impl Unreadable {
     fn rests(&mut self, key: Key, until_ns: u64) {
         self.remove(key);
         self.until_ns.insert(key, until_ns);
-        self.by_time.entry(key.volume().0).or_default().insert((until_ns, key));
+        let is_new = self.by_time.entry(key.volume().0).or_default().insert((until_ns, key));
+        assert!(is_new, "{key:?} rests once");
     }
 
     /// Whether it was one of them.
     pub(super) fn remove(&mut self, key: Key) -> bool {
         let Some(until_ns) = self.until_ns.remove(&key) else { return false };
         let of_volume = self.by_time.get_mut(&key.volume().0).expect("both tables know the block");
-        of_volume.remove(&(until_ns, key));
+        assert!(of_volume.remove(&(until_ns, key)), "both tables know when {key:?} may be tried again");
         if of_volume.is_empty() {
             self.by_time.remove(&key.volume().0);
         }
