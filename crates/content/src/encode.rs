@@ -335,7 +335,7 @@ impl Encoder {
         self.whole_key = Some(key);
         let object = self.duplicates.get(key)?;
         #[cfg(feature = "mutants")]
-        if crate::mutants::active(55) {
+        if crate::mutants::active(crate::mutants::DUPLICATE_BY_KEY) {
             return bases.content(object).map(|_| object);
         }
         // The key is a hint: only equal bytes are equal.

@@ -70,7 +70,7 @@ impl<W> FlushGate<W> {
     /// The running flush has ended. Moves those it answers to `answered`.
     pub fn end(&mut self, succeeded: bool, answered: &mut Vec<W>) -> Ended {
         assert!(self.running, "a flush ends that was begun");
-        self.failed |= !succeeded && !mutants::active(7);
+        self.failed |= !succeeded && !mutants::active(mutants::FAILED_FLUSH_RETRIED);
         answered.append(&mut self.covered);
         if self.failed {
             answered.append(&mut self.next);

@@ -112,7 +112,7 @@ impl Front {
                 let before = self
                     .volumes
                     .insert(index.0, Volume { id, options, streams: Streams::default(), bursts: Bursts::default(), policies: None });
-                if mutants::active(88) {
+                if mutants::active(mutants::POLICIES_OF_PREDECESSOR) {
                     let policies = before.and_then(|before| before.policies);
                     self.volumes.get_mut(&index.0).expect("just put there").policies = policies;
                 }
@@ -141,7 +141,7 @@ impl Front {
 
     /// A volume goes away; requests in flight still get their replies.
     pub fn remove_volume(&mut self, index: VolumeIndex) {
-        if !mutants::active(88) {
+        if !mutants::active(mutants::POLICIES_OF_PREDECESSOR) {
             self.volumes.remove(&index.0);
         }
     }
@@ -197,7 +197,7 @@ impl Front {
         });
         let mut waiting = 0;
         if request.op == Op::Flush {
-            let shards = if mutants::active(9) { 1 } else { self.shards };
+            let shards = if mutants::active(mutants::FLUSH_OF_ONE_SHARD) { 1 } else { self.shards };
             for shard in 0..shards {
                 let part = Request { id: part_id(slot, waiting), ..request.clone() };
                 self.actions.push_back(FrontAction::ToShard(ShardIndex(shard), part));

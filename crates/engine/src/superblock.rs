@@ -225,7 +225,7 @@ impl PoolState {
         self.superblock.generation += 1;
         let bytes = self.superblock.encode();
         let second = self.good;
-        if mutants::active(17) {
+        if mutants::active(mutants::SUPERBLOCKS_IN_ONE_FLUSH) {
             medium.write(second.other().offset_bytes(), &bytes)?;
             return self.write_copy(medium, second, &bytes);
         }
@@ -256,7 +256,7 @@ impl PoolState {
     pub(crate) fn flush(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
         self.check_flushes()?;
         medium.flush().map_err(|error| {
-            self.flush_failed = !mutants::active(7);
+            self.flush_failed = !mutants::active(mutants::FAILED_FLUSH_RETRIED);
             OpenError::Medium(error)
         })
     }

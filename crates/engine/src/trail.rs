@@ -142,7 +142,7 @@ impl Trail {
         let bucket = bucket_of(first.extent());
         let next = &mut self.next[bucket];
         let at = usize::from(*next) % ENTRIES_PER_BUCKET;
-        if !(mutants::active(67) && op == Op::Write) {
+        if !(mutants::active(mutants::TRAIL_FORGETS) && op == Op::Write) {
             *next = next.wrapping_add(1);
         }
         let reason = reason.map_or(0, |reason| reason as u16 + 1);

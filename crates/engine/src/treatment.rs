@@ -142,7 +142,7 @@ fn extents_of(ranges: &[PolicyRange]) -> Vec<u8> {
 /// The mode by which a write to an object goes: never one that keeps more from the backing device than its volume's.
 pub fn weakened(mode: Mode, treatment: Treatment) -> Mode {
     match (mode, treatment.writes()) {
-        (Mode::WriteThrough, ObjectWrites::Through) if mutants::active(84) => Mode::WriteBack,
+        (Mode::WriteThrough, ObjectWrites::Through) if mutants::active(mutants::POLICY_RAISES_MODE) => Mode::WriteBack,
         (Mode::WriteBack, ObjectWrites::Through) => Mode::WriteThrough,
         (Mode::WriteBack | Mode::WriteThrough, ObjectWrites::Around) => Mode::WriteAround,
         (mode, _) => mode,

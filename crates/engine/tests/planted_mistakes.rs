@@ -48,7 +48,7 @@ fn lives_with_a_flipped_header(seed: u64) {
 
 /// Seeds within which each is caught, and those that need more: something clean must be torn that something dirty rests on soon after.
 const SEEDS_MAX: u64 = 300;
-const RARE: [(u32, u64); 1] = [(59, 2000)];
+const RARE: [(u32, u64); 1] = [(mutants::TORN_BASE_ACCEPTED, 2000)];
 
 /// How many of the first seeds pass before the scenario fails.
 fn seeds_until_caught(number: u32, scenario: &dyn Fn(u64), first: u64, seeds_max: u64) -> Option<u64> {
@@ -66,13 +66,13 @@ fn each_is_caught() {
     let late_life = |seed| one_life(seed, FooterHabit::Late, false);
     let packed_life = |seed| one_life(seed, FooterHabit::Mixed, true);
     let scenarios: [(u32, &dyn Fn(u64)); 7] = [
-        (2, &life),
-        (11, &lives_with_a_flipped_header),
-        (12, &life),
-        (14, &late_life),
-        (15, &life),
-        (17, &stores_until_a_crash),
-        (59, &packed_life),
+        (mutants::TORN_PAYLOAD_BELIEVED, &life),
+        (mutants::HEADERS_UNCHECKED, &lives_with_a_flipped_header),
+        (mutants::EARLIER_LAP_ACCEPTED, &life),
+        (mutants::GAP_ACCEPTED, &late_life),
+        (mutants::RECOVERY_UNSTABLE, &life),
+        (mutants::SUPERBLOCKS_IN_ONE_FLUSH, &stores_until_a_crash),
+        (mutants::TORN_BASE_ACCEPTED, &packed_life),
     ];
     let mut missed = Vec::new();
     for (number, scenario) in scenarios {
@@ -82,12 +82,12 @@ fn each_is_caught() {
         for round in 0..5 {
             match seeds_until_caught(number, scenario, round << 32, most) {
                 Some(count) => counts.push(count + 1),
-                None => missed.push(number),
+                None => missed.push(mutants::name_of(number)),
             }
         }
         format::mutants::set(0);
         counts.sort_unstable();
-        println!("mistake {number}: caught by seed {:?} (median of five)", counts.get(counts.len() / 2));
+        println!("{}: caught by seed {:?} (median of five)", mutants::name_of(number), counts.get(counts.len() / 2));
     }
     // Without a mistake all of it passes.
     assert_eq!(seeds_until_caught(0, &life, 0, 20), None);

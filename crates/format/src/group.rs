@@ -89,7 +89,7 @@ impl GroupHead {
             return Err(DecodeError::Magic);
         }
         #[cfg(feature = "mutants")]
-        let unchecked = crate::mutants::active(11);
+        let unchecked = crate::mutants::active(crate::mutants::HEADERS_UNCHECKED);
         #[cfg(not(feature = "mutants"))]
         let unchecked = false;
         if !unchecked && !header_matches(page) {

@@ -4,6 +4,7 @@
 //! [`PARTS`] afresh: `MUTANTS_PART` says which. `make test-long` searches all of them (`MUTANTS_PART=all`). It is one test, because the switch
 //! that plants a mistake is global.
 
+use engine::mutants::{ALL, Mistake, name_of};
 use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
 use simulator::mutants::memory::{finder_of, finds_again, line, remembered};
 use simulator::mutants::{NOT_APPLICABLE, Verdict, hunt, hunt_all};
@@ -21,7 +22,8 @@ fn threads() -> usize {
 fn tell(verdict: &Verdict) {
     let Verdict { number, what, exhaustive_runs, found, .. } = verdict;
     let median = verdict.median();
-    println!("M{number:<3} {what:<75} median seed {median:?}, exhaustive run {exhaustive_runs:?}: {found}");
+    let name = name_of(*number);
+    println!("{name:<26} {what:<75} median seed {median:?}, exhaustive run {exhaustive_runs:?}: {found}");
 }
 
 /// All of them, if that is asked for; else those that what is remembered does not find, and one part.
@@ -33,7 +35,7 @@ fn search() -> Vec<Verdict> {
     let part = part.map(|text| text.parse::<u32>().expect("MUTANTS_PART is a number, or all") % PARTS);
     let remembered = remembered();
     let mut verdicts = Vec::new();
-    for (number, what) in engine::mutants::ALL.iter().filter(|(number, _)| !STILL_ALIVE.contains(number)) {
+    for Mistake { number, name, what } in ALL.iter().filter(|mistake| !STILL_ALIVE.contains(&mistake.number)) {
         let afresh = part == Some(number % PARTS);
         if !afresh && remembered.get(number).is_some_and(|finder| finds_again(*number, finder, threads())) {
             continue;
@@ -41,7 +43,7 @@ fn search() -> Vec<Verdict> {
         let verdict = hunt(*number, what, 1, seeds_max(*number), threads());
         tell(&verdict);
         if let Some(finder) = finder_of(&verdict).filter(|_| !afresh) {
-            println!("what is remembered of M{number} finds it no more. For mutant-seeds.txt: {}", line(*number, &finder));
+            println!("what is remembered of {name} finds it no more. For mutant-seeds.txt: {}", line(*number, &finder));
         }
         verdicts.push(verdict);
     }
@@ -51,11 +53,12 @@ fn search() -> Vec<Verdict> {
 #[test]
 fn every_mistake_is_found() {
     let verdicts = search();
-    for (number, why) in NOT_APPLICABLE {
-        println!("M{number:<3} does not apply: {why}");
+    for (what, why) in NOT_APPLICABLE {
+        println!("{what}: does not apply: {why}");
     }
     let alive: Vec<u32> = verdicts.iter().filter(|verdict| !verdict.killed()).map(|verdict| verdict.number).collect();
-    println!("still alive: {alive:?}; known: {STILL_ALIVE:?}");
-    let escaped: Vec<u32> = alive.into_iter().filter(|number| !STILL_ALIVE.contains(number)).collect();
+    let names = |numbers: &[u32]| numbers.iter().map(|number| name_of(*number)).collect::<Vec<_>>();
+    println!("still alive: {:?}; known: {:?}", names(&alive), names(&STILL_ALIVE));
+    let escaped: Vec<&str> = alive.into_iter().filter(|number| !STILL_ALIVE.contains(number)).map(name_of).collect();
     assert!(escaped.is_empty(), "not found: {escaped:?}");
 }

@@ -341,7 +341,10 @@ fn what_hearth_has_is_known_by_any_name() {
     world.add_device("/dev/loop5", GIB);
     let find = |path: &str| devices(&manager).into_iter().find(|view| view.path == path).expect("it is listed");
     let (ssd, disk) = (find("/dev/ssd"), find("/dev/disk"));
-    assert_eq!((ssd.state, ssd.summary.as_str(), ssd.can_be_ssd, ssd.can_be_backing), (DeviceState::Pool, "the SSD of pool p", false, false));
+    assert_eq!(
+        (ssd.state, ssd.summary.as_str(), ssd.can_be_ssd, ssd.can_be_backing),
+        (DeviceState::Pool, "the SSD of pool p", false, false)
+    );
     assert_eq!((disk.state, disk.summary.as_str()), (DeviceState::Backing, "the backing device of volume v"));
     assert!(!disk.can_be_ssd && !disk.can_be_backing);
     assert_eq!(examine(&manager, "/dev/disk/by-id/ssd").expect("it is there").summary, "the SSD of pool p");

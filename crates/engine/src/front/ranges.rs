@@ -182,7 +182,7 @@ impl Ranges {
                 Some(RangeReply::Written(write)) => self.release(number, write, &holders),
                 other => panic!("{other:?} is no answer to a write"),
             },
-            Stage::Settling if range.again && !mutants::active(79) => {
+            Stage::Settling if range.again && !mutants::active(mutants::OLD_GOES_HOME_OVER_RANGE) => {
                 (range.again, range.over_dirty) = (false, false);
                 self.send(number, Stage::HoldingAgain, RangeStep::HoldAgain, &holders)
             }

@@ -46,7 +46,7 @@ impl Index {
                     each(key, entry.meta().dirty);
                 }
             }
-            let left_out = u64::from(mutants::active(68) && end < region_end);
+            let left_out = u64::from(mutants::active(mutants::COUNT_SKIPS) && end < region_end);
             (position, steps) = (end + left_out, steps - (end - position) as u32);
         }
         while steps > 0 && position < self.look_end() {

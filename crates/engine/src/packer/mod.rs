@@ -365,7 +365,7 @@ impl Packer {
             self.contents.keep(object, page);
             Some(Chosen { encoding, object })
         } else if let Some((object, content)) = base {
-            self.contents.keep(object, if mutants::active(61) { page } else { &content });
+            self.contents.keep(object, if mutants::active(mutants::CONTENT_KEPT_AS_BASE) { page } else { &content });
             Some(Chosen { encoding, object })
         } else {
             (encoding == Encoding::Zero).then_some(Chosen { encoding, object: 0 })

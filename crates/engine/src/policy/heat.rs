@@ -32,7 +32,7 @@ impl Heat {
         self.0
     }
 
-    /// Used since it was admitted or last judged when its region is taken back.
+    /// Used since it was admitted or last judged.
     pub const fn is_used(self) -> bool {
         self.0 & USED != 0
     }

@@ -26,13 +26,13 @@
 //!    it to the store (with `heat` in its index entry); [`Verdict::Forget`]: drop page and index entry;
 //!    [`Verdict::DropCopy`]: drop the page, the record on the SSD stays. A page that cannot be dropped now (I/O in flight
 //!    on it) may be given back with [`Policy::ram_return`].
-//! 4. When the region that is taken back is taken back: [`Policy::on_evict`] for each live *clean* record in it that has no newer
+//! 4. When a region is taken back: [`Policy::on_evict`] for each live *clean* record in it that has no newer
 //!    version in RAM. Dirty records are not the policy's to judge: they go home or are appended again.
 //! 5. [`Policy::on_region_begun`] whenever the store starts a new region: the policy's only notion of time beside accesses.
 //!
 //! A block that vanishes for other reasons (discard, detach, bypassing write, checksum error) is taken out by
 //! [`Policy::ram_remove`] if it is in RAM; a block on the SSD needs no call. In write-back mode a written block is in the
-//! log at once: call `on_access` as always, and insert the page as a copy ([`Arrival::as_copy`]) where RAM should keep it.
+//! store at once: call `on_access` as always, and insert the page as a copy ([`Arrival::as_copy`]) where RAM should keep it.
 //!
 //! Everything is deterministic: same calls, same answers. No call allocates except [`Policy::new`] and
 //! [`Policy::set_capacity`], and `ram_insert` while RAM grows to its bound.
@@ -43,7 +43,7 @@
 //! how often a block was *fetched*: missed, or hit on the SSD ([`Heat`]). The count lives with the block, moves
 //! to the ghost when the block is forgotten, fades there with time, and comes back with the block.
 //!
-//! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten when its region is taken back lately were on average: it must be
+//! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten lately were on average: it must be
 //!   worth more than what it pushes out. As long as the store has room nothing is forgotten and everything enters; where
 //!   nothing on the SSD is ever used again, one fetch is never enough. A block the ghost still remembers is admitted too.
 //! * A block read from the SSD is copied into RAM while there is room, later one time in a few: so RAM fills with what is read most, also after

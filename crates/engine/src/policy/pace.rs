@@ -159,7 +159,7 @@ impl Pace {
         (1.0 - lap_accesses / (FADE_LAPS as f32 * self.capacity_blocks)).max(FADED_PART_MIN)
     }
 
-    /// What was appended a lap ago and is not judged when its region is taken back went stale. Let go of as many unused blocks less as went stale, but see that
+    /// What was appended a lap ago and is not judged went stale. Let go of as many unused blocks less as went stale, but see that
     /// [`FREED_PART_MIN`] of what was appended comes free.
     fn part_of_unused_to_keep(&self) -> f32 {
         let PerRegion { appended, judged_used, judged_unused, .. } = self.means;

@@ -15,7 +15,7 @@ impl Shard {
     pub(super) fn wait_backing_flushed(&mut self, index: VolumeIndex, written: u64, id: OpId) -> bool {
         let backing = &mut self.volumes.of(Key::new(index, 0)).backing;
         let written = match backing.flushing {
-            Some(covered) if mutants::active(93) => written.min(covered),
+            Some(covered) if mutants::active(mutants::FLUSH_BEGUN_EARLIER) => written.min(covered),
             _ => written,
         };
         if backing.flushed >= written || backing.failed {

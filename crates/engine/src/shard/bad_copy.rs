@@ -20,7 +20,7 @@ impl Shard {
         } else {
             stats.checksum_errors += 1;
         }
-        if self.dirty.contains(key) && !mutants::active(5) {
+        if self.dirty.contains(key) && !mutants::active(mutants::UNREADABLE_DIRTY_REPLACED) {
             if is_told {
                 self.out.event(Event::DirtyBlockUnreadable(key.volume(), key.block()));
             }

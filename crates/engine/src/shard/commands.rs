@@ -142,7 +142,7 @@ impl Shard {
             Command::SsdForgotten { volume } => self.ssd_is_forgotten(volume),
             Command::PastRecorded { token } => self.past_is_recorded(token),
             Command::VoidPast { token, volume, past } => {
-                let past = if mutants::active(76) { VecDeque::new() } else { past.into() };
+                let past = if mutants::active(mutants::PAST_WRITES_NOT_VOID) { VecDeque::new() } else { past.into() };
                 self.commands.jobs.push(Job::VoidPast { token, volume, past, group: 0 });
             }
             Command::BackingFailed { volume } => {
@@ -182,7 +182,7 @@ impl Shard {
     /// sectors that it had, and never in RAM; what was being read of it remembers where it ended.
     fn grow(&mut self, index: VolumeIndex, size_bytes: u64) {
         assert!(size_bytes <= VOLUME_BYTES_MAX, "volume {} with {size_bytes} bytes is beyond 64 TiB", index.0);
-        let is_deaf = mutants::active(82) && self.config.place.shard.0 > 0;
+        let is_deaf = mutants::active(mutants::GROWTH_IN_ONE_SHARD) && self.config.place.shard.0 > 0;
         if let Some(volume) = self.volumes.get_mut(index).filter(|_| !is_deaf) {
             // A growth that was given up may have reached this shard alone, and the next one is to less:
             // nothing behind what the host serves is ever asked for.
@@ -198,7 +198,7 @@ impl Shard {
         let before = core::mem::replace(&mut volume.options, options);
         self.wake_lost();
         let volume = self.volumes.of(Key::new(index, 0));
-        if volume.options.mode == Mode::WriteBack || mutants::active(26) {
+        if volume.options.mode == Mode::WriteBack || mutants::active(mutants::MODE_LEFT_DIRTY) {
             self.command_done(token, Ok(()));
         } else {
             self.commands.jobs.push(Job::LeaveWriteBack { token, volume: index, before });

@@ -115,7 +115,7 @@ impl Shard {
         };
         let meta = self.index.meta(slot);
         let heat = Heat::from_bits(meta.frequency);
-        if meta.dirty && mutants::active(23) {
+        if meta.dirty && mutants::active(mutants::DIRTY_EVICTED) {
             return None;
         }
         if meta.dirty || self.dirty_rest_on(slot) {
@@ -156,7 +156,7 @@ impl Shard {
         if !self.store.eviction_mut().has_read() {
             return;
         }
-        if result.is_err() && batch.keep.len() > 1 && !mutants::active(71) {
+        if result.is_err() && batch.keep.len() > 1 && !mutants::active(mutants::FAILED_READ_BLAMES_ALL) {
             return self.store.eviction_mut().read_alone(batch.keep);
         }
         let pages: Vec<Page> = pages.into_iter().map(page::PageMut::freeze).collect();
@@ -278,7 +278,7 @@ impl Shard {
                 let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum: None, lost: false };
                 self.append_again(key, slot, block);
             }
-            None if mutants::active(70) => {
+            None if mutants::active(mutants::LOST_TAKES_PAGE) => {
                 let (page, checksum) = (self.zero_page.clone(), Some(meta.checksum));
                 let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum, lost: true };
                 self.append_again(key, slot, block);
@@ -316,12 +316,12 @@ impl Shard {
             for slot in region.slots(&self.index) {
                 if slot.is_packed() && self.index.is_object(slot) {
                     let unused = self.index.references(slot).dirty == 0;
-                    assert!(unused || mutants::active(51), "a base of dirty blocks is never forgotten");
+                    assert!(unused || mutants::active(mutants::BASE_DROPPED), "a base of dirty blocks is never forgotten");
                     self.packer.forget(self.index.stored(slot).object);
                     self.index.drop_object(slot);
                 }
                 if let Some(key) = self.index.key_of(slot) {
-                    assert!(!self.index.meta(slot).dirty || mutants::active(23), "a dirty block is never forgotten");
+                    assert!(!self.index.meta(slot).dirty || mutants::active(mutants::DIRTY_EVICTED), "a dirty block is never forgotten");
                     self.forget(key);
                     if let Some(block) = self.ram.get(key) {
                         self.policy.ram_set_copy(block.slot, false);

@@ -121,7 +121,7 @@ impl Shard {
         let stored = self.index.stored(slot);
         match stored.encoding {
             Encoding::Zero => Some(self.zero_page.clone()),
-            Encoding::Lost if mutants::active(72) => Some(self.zero_page.clone()),
+            Encoding::Lost if mutants::active(mutants::LOST_IS_ZEROES) => Some(self.zero_page.clone()),
             Encoding::Duplicate => self.object_in_memory(stored.object),
             encoding if encoding.is_full() => self.packer.contents().get(stored.object).cloned(),
             _ => None,
@@ -164,7 +164,7 @@ impl Shard {
     /// The object that a block rests on.
     fn base_of(&self, stored: &Stored) -> u64 {
         let other = stored.object - 1;
-        if mutants::active(56) && self.index.object(other).is_some() { other } else { stored.object }
+        if mutants::active(mutants::WRONG_BASE) && self.index.object(other).is_some() { other } else { stored.object }
     }
 
     /// Starts reading a packed block, with pages from `buffers`, of which there are [`Shard::fetch_pages`]. The answer is
@@ -280,7 +280,7 @@ impl Shard {
             PayloadOwner::Object(object) => object_checksum(object, &into),
             PayloadOwner::Block(id, block) => payload_checksum(id, block, &into),
         };
-        (found == checksum || mutants::active(52)).then(|| into.freeze())
+        (found == checksum || mutants::active(mutants::DECODED_UNVERIFIED)).then(|| into.freeze())
     }
 
     fn decode_base(&mut self, base: Base, keep: bool) -> Option<Page> {
@@ -292,7 +292,7 @@ impl Shard {
         let stored = bytes.here();
         let bytes = encoded_in(base.encoding, PayloadOwner::Object(base.object), base.checksum, &stored)?;
         self.packer.decode(base.encoding, bytes, None, &mut into).ok()?;
-        if object_checksum(base.object, &into) != base.checksum && !mutants::active(52) {
+        if object_checksum(base.object, &into) != base.checksum && !mutants::active(mutants::DECODED_UNVERIFIED) {
             return None;
         }
         let page = into.freeze();
@@ -308,7 +308,7 @@ fn encoded_in(encoding: Encoding, owner: PayloadOwner, checksum: u32, stored: &[
     if encoding == Encoding::Raw {
         return Some(stored);
     }
-    open_packed(owner, checksum, stored).or_else(|| stored.get(4..).filter(|_| mutants::active(52)))
+    open_packed(owner, checksum, stored).or_else(|| stored.get(4..).filter(|_| mutants::active(mutants::DECODED_UNVERIFIED)))
 }
 
 impl Bytes {

@@ -22,10 +22,10 @@ impl Shard {
         let volume = self.volumes.of(Key::new(request.volume, 0));
         volume.awaited.flushed(now_ns);
         let (index, mut group, written) = (request.volume, volume.stored_group, volume.backing.owed);
-        if mutants::active(10) {
+        if mutants::active(mutants::FLUSH_MISSES_LAST_WRITE) {
             group = group.saturating_sub(1);
         }
-        let written = if mutants::active(95) { volume.backing.written } else { written };
+        let written = if mutants::active(mutants::FLUSH_WAITS_FOR_DESTAGE) { volume.backing.written } else { written };
         let mut op = Op::new(Request { start_sector: 0, sectors: 0, ..request });
         op.phase = Phase::Flushing;
         op.blocks = 0;
@@ -81,7 +81,7 @@ impl Shard {
         let backing = &mut self.volumes.of(Key::new(index, 0)).backing;
         let covered = backing.flushing.take().expect("a flush was running");
         let mut woken: Vec<OpId> = Vec::new();
-        if !ok && mutants::active(7) {
+        if !ok && mutants::active(mutants::FAILED_FLUSH_RETRIED) {
             self.flush_backing(index);
             return;
         }

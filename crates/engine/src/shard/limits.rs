@@ -38,7 +38,8 @@ impl Shard {
     /// Whether dirty blocks may take more of the store after a write of this one. A packed block may take a whole page
     /// when it is written anew.
     pub(super) fn takes_room(&self, key: Key) -> bool {
-        self.adds_dirty(key) || (!mutants::active(69) && self.index.get(key).is_some_and(|slot| slot.is_packed()))
+        self.adds_dirty(key)
+            || (!mutants::active(mutants::PACKED_OVERWRITE_UNCOUNTED) && self.index.get(key).is_some_and(|slot| slot.is_packed()))
     }
 
     /// Dirty blocks of the volume in this shard, and how many there may be. What cannot be read never goes home: did it count, it could hold up the
@@ -75,7 +76,7 @@ impl Shard {
         let within = |have: u64, new: u64, max: u64| new == 0 || have == 0 || have + new <= max;
         let limits = within(of_volume, self.count_blocks(id, |key| self.adds_dirty(key)), volume_max)
             && within(self.dirty_pages(), self.becomes_dirty(id), self.dirty_pages_max());
-        match limits || mutants::active(40) {
+        match limits || mutants::active(mutants::DIRTY_LIMIT_IGNORED) {
             false => Some(BypassReason::DirtyLimit),
             true => (!self.store.has_room(Purpose::Write { blocks: op.blocks })).then_some(BypassReason::NoSpace),
         }

@@ -105,7 +105,7 @@ impl Shard {
 
     /// The host says that it is worth waiting longer.
     pub(super) fn goes_home_elsewhere(&mut self) {
-        if !mutants::active(78) {
+        if !mutants::active(mutants::DEAF_TO_OTHER_SHARDS) {
             self.loss.made_progress(self.now_ns);
         }
     }
@@ -160,7 +160,7 @@ impl Shard {
 
     /// Whether a request may go to the backing device although the store is lost. If not, it has been failed or set to wait.
     pub(super) fn may_write_past(&mut self, id: OpId) -> bool {
-        if mutants::active(6) {
+        if mutants::active(mutants::WRITES_PAST_UNRECORDED) {
             return true;
         }
         let index = self.ops.get(id).request.volume;

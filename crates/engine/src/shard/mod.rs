@@ -11,7 +11,7 @@
 //!   the cache kept coherent ([`write_backing`]);
 //! * a discard or write-zeroes over many extents comes step by step ([`range`]), the same steps for all shards.
 //!
-//! Background work: [`clean`] takes back the oldest region (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
+//! Background work: [`evict`] decides what stays of a region that is given up (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
 //!
 //! Invariants (checked by [`Shard::check_invariants`]):
 //! * A block's newest content is at one of: the index' slot (in a group in flight, or on the SSD), else the backing device. RAM holds copies.
@@ -239,7 +239,7 @@ impl Shard {
             volumes: Volumes::default(),
             restored: found.blocks,
             ops: Ops::default(),
-            packer: Packer::new(if mutants::active(58) { 1 } else { found.next_object }),
+            packer: Packer::new(if mutants::active(mutants::OBJECT_NUMBERS_RESTART) { 1 } else { found.next_object }),
             fetches: Numbered::default(),
             fetched_without_io: VecDeque::new(),
             awaited: parts::Awaited::default(),

@@ -15,7 +15,7 @@ const NOTES_A_TURN: usize = 64;
 impl Shard {
     /// The block in that slot has come home. Until the store says so it is dirty after a crash, and what it rests on must be there.
     pub(super) fn note_or_remember(&mut self, key: Key, slot: Slot) {
-        if mutants::active(66) {
+        if mutants::active(mutants::BASE_LET_GO_EARLY) {
             self.index.let_go_of_base(slot);
         }
         if !self.note_clean(key, slot) {

@@ -161,7 +161,7 @@ impl Op {
 
     /// How it locks its blocks.
     pub fn lock_kind(&self) -> Kind {
-        if self.request.op == OpKind::Read || mutants::active(19) && self.request.op == OpKind::Discard {
+        if self.request.op == OpKind::Read || mutants::active(mutants::DISCARD_UNORDERED) && self.request.op == OpKind::Discard {
             Kind::Shared
         } else {
             Kind::Exclusive

@@ -14,7 +14,7 @@ use crate::mutants;
 const GLANCES_MAX: u8 = 8;
 
 fn is_unlocked(op: &Op) -> bool {
-    mutants::active(38) || mutants::active(22) && op.request.op == OpKind::Read
+    mutants::active(mutants::OVERLAPS_UNORDERED) || mutants::active(mutants::READ_WITHOUT_LOCK) && op.request.op == OpKind::Read
 }
 
 impl Shard {
@@ -53,7 +53,7 @@ impl Shard {
 
     /// Whether nothing that a read brings counts any more.
     pub(super) fn is_overtaken(&self, id: OpId) -> bool {
-        !self.ops.get(id).has_locks && self.locks.is_overtaken(id) && !mutants::active(89)
+        !self.ops.get(id).has_locks && self.locks.is_overtaken(id) && !mutants::active(mutants::OWN_READ_OVERTAKEN)
     }
 
     /// Whether a read that has its turn may begin. One of hearth's own gives its locks back first.

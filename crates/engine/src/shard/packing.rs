@@ -223,7 +223,7 @@ impl Shard {
             (false, _) => RecordKind::DataClean,
         };
         // A clean block on which dirty ones rest must survive like them.
-        let vital = !meta.dirty && self.dirty_rest_on(slot) && !mutants::active(60);
+        let vital = !meta.dirty && self.dirty_rest_on(slot) && !mutants::active(mutants::MOVED_BASE_NOT_VITAL);
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital };
         let record = record(kind, volume, key.block(), meta.checksum, packed);
         let meta = SlotMeta { frequency: heat.bits(), ..meta };
@@ -283,7 +283,7 @@ impl Shard {
     }
 
     fn append_base(&mut self, slot: Slot, checksum: u32, packed: Packed, payload: PackedPayload) {
-        let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(60), ..packed };
+        let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(mutants::MOVED_BASE_NOT_VITAL), ..packed };
         let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
         let appended = self.store.append(record, Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         let slot = appended.slot.expect("a packed record has a slot");

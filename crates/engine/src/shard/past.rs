@@ -82,7 +82,7 @@ impl Shard {
         let blocks = first..first + (keys.end.0 - keys.start.0);
         past.asked.insert(token, (id, keys));
         self.out.event(Event::PastSsd { token, volume, blocks });
-        if mutants::active(77) {
+        if mutants::active(mutants::PAST_WRITE_UNRECORDED) {
             self.past_is_recorded(token);
         }
     }

@@ -1,4 +1,4 @@
-//! What the policies of objects say to a shard: which way a write takes, what enters, and what stays when its region goes.
+//! What the policies of objects say to a shard: which way a write takes, what enters, and what stays.
 
 use super::Shard;
 use super::evict::stored_bytes;
@@ -67,11 +67,11 @@ impl Shard {
         self.evictor.pins.total < most && self.evictor.may_keep_clean(bytes)
     }
 
-    /// What is to become of a clean block when its region goes, if its object has a policy that says so: kept with this heat, or forgotten.
+    /// What is to become of a clean block whose region is taken back, if its object has a policy that says so: kept with this heat, or forgotten.
     pub(super) fn verdict_by_policy(&mut self, key: Key, slot: Slot, heat: Heat) -> Option<Option<Heat>> {
         match self.volumes.treatment_of(key).admit() {
             Admit::Never => Some(None),
-            Admit::Pinned if mutants::active(87) => Some(Some(heat)),
+            Admit::Pinned if mutants::active(mutants::PINS_TAKE_ALL) => Some(Some(heat)),
             Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_evict_pinned(heat))),
             Admit::Pinned | Admit::Normal => None,
         }
@@ -97,7 +97,7 @@ impl Shard {
 
     fn cool_block(&mut self, key: Key) {
         if self.dirty.contains(key) {
-            if mutants::active(86) {
+            if mutants::active(mutants::COLD_DROPS_DIRTY) {
                 self.drop_from_ram(key);
                 self.forget(key);
             }

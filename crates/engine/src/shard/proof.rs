@@ -78,7 +78,7 @@ impl Shard {
     }
 
     pub(super) fn dirty_rest_on(&self, slot: Slot) -> bool {
-        slot.is_packed() && self.index.references(slot).dirty > 0 && !mutants::active(51)
+        slot.is_packed() && self.index.references(slot).dirty > 0 && !mutants::active(mutants::BASE_DROPPED)
     }
 
     /// Whether the block rests on a base that is gone.

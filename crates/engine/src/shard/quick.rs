@@ -45,7 +45,11 @@ impl Shard {
             return false;
         }
         let volume = self.volumes.get(request.volume).expect("checked by refuse");
-        if !reads_use_cache(volume.options.mode) || volume.backing.failed || mutants::active(22) || mutants::active(38) {
+        if !reads_use_cache(volume.options.mode)
+            || volume.backing.failed
+            || mutants::active(mutants::READ_WITHOUT_LOCK)
+            || mutants::active(mutants::OVERLAPS_UNORDERED)
+        {
             return false;
         }
         let key = Key::new(request.volume, request.start_sector / BLOCK_SECTORS);

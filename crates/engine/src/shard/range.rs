@@ -187,7 +187,7 @@ impl Shard {
         let range = keys_of(&self.ops.get(id).request);
         match self.ranges.held.iter_mut().find(|held| held.op == id) {
             Some(held) => {
-                if core::mem::take(&mut held.spoilt) && !mutants::active(91) {
+                if core::mem::take(&mut held.spoilt) && !mutants::active(mutants::SPOILT_RANGE_NOT_SEARCHED) {
                     // Dirty blocks that were passed by may have come home since, and RAM would keep them: look anew.
                     held.from = held.range.start;
                 }
@@ -208,7 +208,7 @@ impl Shard {
             return;
         }
         let mut group = self.ops.get(id).group.max(self.unsettled_in(&range));
-        if self.dirty_extent_in(&range).is_some() && !mutants::active(47) {
+        if self.dirty_extent_in(&range).is_some() && !mutants::active(mutants::DIRTY_BELOW_NOT_DURABLE) {
             // Their records must be durable before the backing device changes: see `make_void`.
             group = self.store.commits().last();
         }
@@ -218,7 +218,7 @@ impl Shard {
         }
         let op = self.ops.get_mut(id);
         (op.phase, op.group) = (Phase::RangeVoid, group);
-        if mutants::active(44) || !self.store.commits_mut().wait_durable(group, id) {
+        if mutants::active(mutants::WRITTEN_BEFORE_VOID) || !self.store.commits_mut().wait_durable(group, id) {
             self.ready.push_back(id);
         }
     }
@@ -300,7 +300,7 @@ impl Shard {
     /// The range is void, durably: the front hears that it is held.
     pub(super) fn range_is_void(&mut self, id: OpId) {
         let op = self.ops.get_mut(id);
-        if op.group > self.store.commits().durable() && !mutants::active(44) {
+        if op.group > self.store.commits().durable() && !mutants::active(mutants::WRITTEN_BEFORE_VOID) {
             // The SSD failed under the records: go on without it once the host has written that down.
             op.phase = Phase::Start;
             let held = self.ranges.of(id);
@@ -335,7 +335,7 @@ impl Shard {
             background: false,
         };
         volume.backing.client_in_flight += 1;
-        let fua = (fua || over_dirty && !mutants::active(45)) && !mutants::active(8);
+        let fua = (fua || over_dirty && !mutants::active(mutants::OVER_DIRTY_NOT_DURABLE)) && !mutants::active(mutants::FUA_IGNORED);
         // A discard has no FUA: zeroes, which it allows, do.
         let (kind, durable) = match op {
             OpKind::Discard if !over_dirty => (IoKind::Discard, false),
@@ -352,7 +352,7 @@ impl Shard {
         let backing = &mut self.volumes.of(Key::new(index, 0)).backing;
         backing.client_in_flight -= 1;
         backing.client_last_ns = now_ns;
-        let result = if mutants::active(35) { Ok(()) } else { result };
+        let result = if mutants::active(mutants::FAILED_CLIENT_WRITE_DONE) { Ok(()) } else { result };
         let (write, result) = match result {
             Ok(()) => (RangeWrite::Done { durable }, Ok(())),
             // A device that cannot deallocate leaves the data as it is, which a discard allows.

@@ -271,7 +271,7 @@ impl Shard {
 
     /// A run has been read from the SSD.
     pub(super) fn ssd_read(&mut self, part: SsdPart, result: Result<(), IoError>, pages: PageMutVec) {
-        if result.is_err() && pages.len() > 1 && !mutants::active(71) {
+        if result.is_err() && pages.len() > 1 && !mutants::active(mutants::FAILED_READ_BLAMES_ALL) {
             self.read_part_singly(&part, pages);
             self.store.readers().end(part.region);
             return self.part_done(part.op);
@@ -353,7 +353,7 @@ impl Shard {
         assert!(pages.len() == part.count || result.is_err(), "a read brings its pages");
         for (ahead, page) in pages.into_iter().enumerate() {
             // Zeroes behind an end that may have moved since are not what the device holds.
-            let is_cut = part.cut && ahead + 1 == part.count && !mutants::active(80);
+            let is_cut = part.cut && ahead + 1 == part.count && !mutants::active(mutants::CUT_BLOCK_CACHED);
             let block = &mut op.read[part.first + ahead];
             block.fill = block.overlay.is_none() && !is_cut;
             block.page = Some(page.freeze());

@@ -190,7 +190,7 @@ impl Shard {
             if let Some(next) = self.scrubbable(slot).filter(|_| self.is_page(slot)) {
                 let far = looked.first().is_some_and(|first| next.page >= first.page + READ_PAGES_MAX);
                 // A packed block that had no place yet when the check began may have got one before others of the list.
-                let before = looked.last().is_some_and(|last| next.page <= last.page) && !mutants::active(74);
+                let before = looked.last().is_some_and(|last| next.page <= last.page) && !mutants::active(mutants::CHECK_TRUSTS_ORDER);
                 if far || before || self.scrub.singly > 0 && !looked.is_empty() {
                     break;
                 }

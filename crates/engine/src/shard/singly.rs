@@ -1,6 +1,6 @@
 //! A read of several blocks that fails is repeated block by block, so that each is judged by its own page alone: one bad page of the SSD harms no other.
 //!
-//! [`super::parts`] does the same for packed blocks, [`super::clean`] and [`super::scrub`] for theirs.
+//! [`super::parts`] does the same for packed blocks, [`super::evict`] and [`super::scrub`] for theirs.
 
 use super::read::SsdPart;
 use super::{Context, Shard};

@@ -29,7 +29,10 @@ impl Shard {
             let Some(victim) = self.policy.ram_evict() else { break };
             let key = Key(victim.key);
             let backing = &self.volumes.of(key).backing;
-            if matches!(victim.verdict, Verdict::Admit(_)) && !backing.is_settled(key.extent()) && !mutants::active(41) {
+            if matches!(victim.verdict, Verdict::Admit(_))
+                && !backing.is_settled(key.extent())
+                && !mutants::active(mutants::CLEAN_BEFORE_BACKING_FLUSH)
+            {
                 // Not into the store before the backing device has flushed it; RAM may be a little over its size meanwhile.
                 self.flush_backing(key.volume());
                 if self.ram.len() <= self.ram_most() {
@@ -106,7 +109,7 @@ impl Shard {
         if self.loss.is_ssd_failed() || leaves {
             return;
         }
-        if !settled && !mutants::active(41) || !self.store.has_room(Purpose::Clean) {
+        if !settled && !mutants::active(mutants::CLEAN_BEFORE_BACKING_FLUSH) || !self.store.has_room(Purpose::Clean) {
             self.turn_away_block(key, BypassReason::NoSpace);
             return;
         }

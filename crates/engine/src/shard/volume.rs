@@ -315,7 +315,7 @@ impl Backing {
         if fua {
             return;
         }
-        if !mutants::active(94) {
+        if !mutants::active(mutants::LONG_DISCARD_UNFLUSHED) {
             self.owed = self.written;
         }
         let touches = |(other, _): &(Range<ExtentKey>, u64)| other.start <= extents.end && extents.start <= other.end;

@@ -91,7 +91,7 @@ impl Shard {
             if self.dirty.contains(*key) {
                 // Stays readable in the store until the backing device has the new data; and no destage may carry the old data
                 // there meanwhile.
-                if !mutants::active(46) {
+                if !mutants::active(mutants::DESTAGE_OVER_CLIENT_WRITE) {
                     self.shielded.insert(*key);
                 }
                 // What destage has written there and not yet flushed is written over too: should this write fail, it must go home again.
@@ -101,7 +101,7 @@ impl Shard {
                 op.shielded.push(*key);
                 // Its record must be durable before the backing device changes: else a crash could bring back an older clean record of
                 // the block, over a backing device that is newer.
-                if !self.loss.is_ssd_failed() && !mutants::active(47) {
+                if !self.loss.is_ssd_failed() && !mutants::active(mutants::DIRTY_BELOW_NOT_DURABLE) {
                     let last = self.store.commits().last();
                     self.store.commits_mut().want_durable(last);
                     group = group.max(last);
@@ -109,7 +109,8 @@ impl Shard {
                 continue;
             }
             let request = &self.ops.get(id).request;
-            let stays = mutants::active(85) && matches!(request.bypass, Some(BypassReason::Stream | BypassReason::Policy));
+            let stays = mutants::active(mutants::HIT_ONLY_SERVES_VOID)
+                && matches!(request.bypass, Some(BypassReason::Stream | BypassReason::Policy));
             let in_ram = !stays && self.drop_from_ram(*key);
             let on_ssd = self.index.get(*key).is_some();
             if in_ram || on_ssd {
@@ -132,7 +133,7 @@ impl Shard {
         let op = self.ops.get_mut(id);
         op.phase = Phase::Invalidated;
         op.group = group;
-        if mutants::active(44) || !self.store.commits_mut().wait_durable(group, id) {
+        if mutants::active(mutants::WRITTEN_BEFORE_VOID) || !self.store.commits_mut().wait_durable(group, id) {
             self.ready.push_back(id);
         }
     }
@@ -140,7 +141,7 @@ impl Shard {
     /// Step 3.
     pub(super) fn issue_backing_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
-        if op.group > self.store.commits().durable() && !mutants::active(44) {
+        if op.group > self.store.commits().durable() && !mutants::active(mutants::WRITTEN_BEFORE_VOID) {
             // The SSD failed under the `Invalidate` records.
             return self.go_past_ssd(id);
         }
@@ -148,7 +149,8 @@ impl Shard {
         let request = &op.request;
         // Over a dirty block the new data must be durable before step 4 voids the only durable version there is.
         let over_dirty = !op.over_dirty.is_empty();
-        let fua = (request.fua || over_dirty && !mutants::active(45)) && !mutants::active(8);
+        let fua =
+            (request.fua || over_dirty && !mutants::active(mutants::OVER_DIRTY_NOT_DURABLE)) && !mutants::active(mutants::FUA_IGNORED);
         let span = Span {
             target: Target::Backing(request.volume),
             offset_bytes: request.start_sector * SECTOR_BYTES,
@@ -182,7 +184,7 @@ impl Shard {
         backing.note_client_write(key.extent(), fua && result.is_ok());
         let op = self.ops.get_mut(id);
         op.phase = Phase::BackingWritten;
-        let result = if mutants::active(35) { Ok(()) } else { result };
+        let result = if mutants::active(mutants::FAILED_CLIENT_WRITE_DONE) { Ok(()) } else { result };
         op.error = match (result, op.request.op) {
             // A device that cannot deallocate leaves the data as it is, which a discard allows.
             (Ok(()), _) | (Err(IoError::Unsupported), OpKind::Discard) => None,

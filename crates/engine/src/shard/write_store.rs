@@ -235,7 +235,7 @@ impl Shard {
     /// then, which may have grown since.
     pub(super) fn merge_backing_read(&mut self, id: OpId, edge: usize, bytes: u64, result: Result<(), IoError>, mut pages: PageMutVec) {
         let key = self.ops.get(id).key(self.ops.get(id).edges[edge].block);
-        let bytes = if mutants::active(81) { self.volumes.backing_span(key, 1).length_bytes } else { bytes };
+        let bytes = if mutants::active(mutants::CUT_EDGE_TRUSTED) { self.volumes.backing_span(key, 1).length_bytes } else { bytes };
         let op = self.ops.get_mut(id);
         op.pending -= 1;
         op.edges[edge].loading = false;
@@ -297,7 +297,7 @@ impl Shard {
         let merge = |edge: &Edge| {
             let mut page: PageMut = self.config.pool.allocate_zeroed()?;
             let mut mask = edge.new_mask;
-            if let Some((base, base_mask)) = edge.base.as_ref().filter(|_| !mutants::active(21)) {
+            if let Some((base, base_mask)) = edge.base.as_ref().filter(|_| !mutants::active(mutants::PARTIAL_WRITE_FORGETS)) {
                 overlay(&mut page, base, *base_mask);
                 mask |= base_mask;
             }
@@ -312,8 +312,8 @@ impl Shard {
     }
 
     fn append_all(&mut self, id: OpId, merged: SmallVec<[(usize, Page, u8); 2]>) {
-        let (fua, blocks) = (self.ops.get(id).request.fua && !mutants::active(8), self.ops.get(id).blocks);
-        if mutants::active(20) && self.ops.get(id).request.op == OpKind::WriteZeroes {
+        let (fua, blocks) = (self.ops.get(id).request.fua && !mutants::active(mutants::FUA_IGNORED), self.ops.get(id).blocks);
+        if mutants::active(mutants::ZEROES_NOT_WRITTEN) && self.ops.get(id).request.op == OpKind::WriteZeroes {
             self.finish(id, Ok(()), PageVec::new(), Outcome::WriteBack);
             return;
         }
@@ -365,7 +365,7 @@ impl Shard {
     pub(super) fn finish_store_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let (volume, group, end_block) = (op.request.volume, op.group, op.first.block() + u64::from(op.blocks));
-        let safe = if op.request.fua && !mutants::active(8) {
+        let safe = if op.request.fua && !mutants::active(mutants::FUA_IGNORED) {
             self.store.commits().durable() >= group
         } else {
             self.store.commits().complete() >= group

@@ -1,10 +1,10 @@
-//! `mutants [SEEDS [STARTS [NUMBER]]]`: how many seeds each planted mistake lives. `mutants --mend` looks only for those that what is
+//! `mutants [SEEDS [STARTS [NAME]]]`: how many seeds each planted mistake lives. `mutants --mend` looks only for those that what is
 //! remembered finds no more, from one starting point, and remembers. `--remember` writes what found them into the file that
 //! the tests read, as each is found; those that are not found with this many seeds keep what is remembered of them.
 
 use std::process::ExitCode;
 
-use engine::mutants::ALL;
+use engine::mutants::{ALL, Mistake, name_of, named};
 use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
 use simulator::mutants::memory::{finder_of, finds_again, remembered, text_of};
 use simulator::mutants::{NOT_APPLICABLE, hunt, hunt_all};
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (most, starts) = (numbers.next(), numbers.next().unwrap_or(3));
     let most = |number: u32| most.unwrap_or(seeds_max(number));
-    let only = numbers.next();
+    let only = std::env::args().skip(1).find_map(|word| named(&word)).map(|mistake| mistake.number);
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let has = |wanted: &str| std::env::args().any(|word| word == wanted);
     let (remember, mend) = (has("--remember") || has("--mend"), has("--mend"));
@@ -23,8 +23,8 @@ fn main() -> ExitCode {
     let mut tell = |verdict: &simulator::mutants::Verdict| {
         let found: String = verdict.found.chars().take(110).collect();
         println!(
-            "M{:<3} {:<75} median {:?} of {:?} exhaustive {:?}  {found}",
-            verdict.number,
+            "{:<26} {:<75} median {:?} of {:?} exhaustive {:?}  {found}",
+            name_of(verdict.number),
             verdict.what,
             verdict.median(),
             verdict.seeds,
@@ -38,22 +38,22 @@ fn main() -> ExitCode {
     };
     let verdicts = match only {
         Some(number) => {
-            let verdict = hunt(number as u32, "", starts, most(number as u32), threads);
+            let verdict = hunt(number, "", starts, most(number), threads);
             tell(&verdict);
             vec![verdict]
         }
         None if mend => {
             let known = remembered();
             let is_known = |number: u32| known.get(&number).is_some_and(|finder| finds_again(number, finder, threads));
-            let lost = ALL.iter().filter(|(number, _)| !STILL_ALIVE.contains(number) && !is_known(*number));
-            lost.map(|(number, what)| hunt(*number, what, 1, most(*number), threads)).inspect(tell).collect()
+            let lost = ALL.iter().filter(|mistake| !STILL_ALIVE.contains(&mistake.number) && !is_known(mistake.number));
+            lost.map(|Mistake { number, what, .. }| hunt(*number, what, 1, most(*number), threads)).inspect(tell).collect()
         }
         None => hunt_all(starts, most, threads, tell),
     };
-    for (number, why) in NOT_APPLICABLE {
-        println!("M{number:<3} does not apply: {why}");
+    for (what, why) in NOT_APPLICABLE {
+        println!("{what}: does not apply: {why}");
     }
-    let alive: Vec<u32> = verdicts.iter().filter(|verdict| !verdict.killed()).map(|verdict| verdict.number).collect();
+    let alive: Vec<&str> = verdicts.iter().filter(|verdict| !verdict.killed()).map(|verdict| name_of(verdict.number)).collect();
     println!("{} of {} killed; alive: {alive:?}", verdicts.len() - alive.len(), verdicts.len());
     if alive.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

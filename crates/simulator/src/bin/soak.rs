@@ -1,6 +1,6 @@
 //! `soak --seeds N [--first SEED] [--threads N]` runs many seeds; `soak --seed N` runs one and prints its story. `soak --shrink N` cuts a
 //! failing one down to the fewest steps, and `soak --seed N --only STEPS` runs these. Built with the feature `mutants`, `--mistake
-//! NUMBER` plants one, and the seed's plan is the one that is searched for it.
+//! NAME` plants one (`engine::mutants`), and the seed's plan is the one that is searched for it.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -84,7 +84,10 @@ fn arguments() -> Result<Arguments, String> {
                 parsed.sector = Some((volume.parse().map_err(bad)?, sector.parse().map_err(bad)?));
             }
             #[cfg(feature = "mutants")]
-            "--mistake" => parsed.mistake = number()? as u32,
+            "--mistake" => {
+                let mistake = words.next().as_deref().and_then(engine::mutants::named).ok_or_else(|| USAGE.to_string())?;
+                parsed.mistake = mistake.number;
+            }
             option => {
                 let kind = KINDS.into_iter().find(|(name, _)| *name == option);
                 parsed.always = Some(kind.ok_or_else(|| USAGE.to_string())?);
@@ -122,7 +125,8 @@ fn plan_of(seed: u64, arguments: &Arguments) -> Plan {
 fn options(arguments: &Arguments) -> String {
     // The planted mistakes' build changes what a seed does.
     let features = if cfg!(feature = "mutants") { " --features mutants" } else { "" };
-    let mistake = if arguments.mistake > 0 { format!(" --mistake {}", arguments.mistake) } else { String::new() };
+    let planted = engine::mutants::ALL.iter().find(|mistake| mistake.number == arguments.mistake);
+    let mistake = planted.map_or(String::new(), |mistake| format!(" --mistake {}", mistake.name));
     let kind = arguments.always.map_or(String::new(), |(kind, _)| format!(" {kind}"));
     let stand_in = if arguments.stand_in { " --stand-in" } else { "" };
     format!("cargo run -p simulator --release{features} --bin soak --{mistake}{kind}{stand_in}")

@@ -4,12 +4,13 @@
 //! again and says what to write here. `mutants --remember` writes the whole file.
 
 use super::{Verdict, exhaustive_finds, finds};
+use engine::mutants::{name_of, named};
 use std::collections::BTreeMap;
 
 const TEXT: &str = include_str!("../../mutant-seeds.txt");
 
 const HEAD: &str = "\
-# Seeds that find the planted mistakes of the engine: number of the mistake, then seeds, or `sequences` where short sequences do.
+# Seeds that find the planted mistakes of the engine: name of the mistake (`engine::mutants`), then seeds, or `sequences` where short sequences do.
 # Written by `cargo run --release -p simulator --features mutants --bin mutants -- --remember`.
 ";
 
@@ -33,12 +34,12 @@ fn parse(text: &str) -> BTreeMap<u32, Finder> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines
         .map(|line| {
-            let (number, finder) = line.split_once(' ').expect("a number and what finds it");
+            let (name, finder) = line.split_once(' ').expect("a name and what finds it");
             let finder = match finder {
                 SEQUENCES => Finder::Sequences,
                 seeds => Finder::Seeds(seeds.split(' ').map(|seed| seed.parse().expect("a seed")).collect()),
             };
-            (number.parse().expect("the number of a mistake"), finder)
+            (named(name).unwrap_or_else(|| panic!("{name} is no planted mistake")).number, finder)
         })
         .collect()
 }
@@ -61,9 +62,10 @@ pub fn finds_again(number: u32, finder: &Finder, threads: usize) -> bool {
 
 /// A line of the file.
 pub fn line(number: u32, finder: &Finder) -> String {
+    let name = name_of(number);
     match finder {
-        Finder::Seeds(seeds) => format!("{number} {}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")),
-        Finder::Sequences => format!("{number} {SEQUENCES}"),
+        Finder::Seeds(seeds) => format!("{name} {}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")),
+        Finder::Sequences => format!("{name} {SEQUENCES}"),
     }
 }
 

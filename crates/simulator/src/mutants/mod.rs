@@ -4,7 +4,7 @@
 pub mod bounds;
 pub mod memory;
 
-use engine::mutants::{ALL, set};
+use engine::mutants::*;
 
 use crate::daemon::Engine;
 use crate::exhaustive::{Setting, try_all};
@@ -47,29 +47,39 @@ impl Verdict {
 }
 
 /// Mistakes of the list in `docs/` that have no place here, and why.
-pub const NOT_APPLICABLE: [(u32, &str); 3] = [
-    (25, "volumes cannot shrink"),
-    (28, "there is no ordered mode"),
-    (53, "that a base is not kept for clean blocks is a loss of speed: they are misses"),
+pub const NOT_APPLICABLE: [(&str, &str); 3] = [
+    ("a volume shrinks under dirty blocks", "volumes cannot shrink"),
+    ("the order of writes is lost", "there is no ordered mode"),
+    ("a base of clean blocks is dropped", "that a base is not kept for clean blocks is a loss of speed: they are misses"),
 ];
 
-/// Mistakes about who rests on what that only a few runs can meet: all runs are made such ([`Plan::always_share`]). 54: a base that is cold and
-/// clean, and at hand, when the block is written over while its segment is taken back. 59, 60: a base that is torn, and not what rests on it. 62, 66: a
+/// Mistakes about who rests on what that only a few runs can meet: all runs are made such ([`Plan::always_share`]). `RESTS_ON_LEAVING_BASE`: a base that is cold and
+/// clean, and at hand, when the block is written over while its segment is taken back. The next two: a base that is torn, and not what rests on it. The last two: a
 /// base that goes while the log has no note yet, or a wrong one, that what rests on it came home, and then the power.
-pub const RESTING: [u32; 5] = [54, 59, 60, 62, 66];
+pub const RESTING: [u32; 5] =
+    [RESTS_ON_LEAVING_BASE, TORN_BASE_ACCEPTED, MOVED_BASE_NOT_VITAL, NOTE_NAMES_RECORD_BEFORE, BASE_LET_GO_EARLY];
 
-/// Those that only runs can meet in which dirty blocks outgrow the log: one in thirty does it by itself, here all ([`Plan::always_swell`]). 70, 72: many of them
+/// Those that only runs can meet in which dirty blocks outgrow the log: one in thirty does it by itself, here all ([`Plan::always_swell`]). The two of lost blocks: many of them
 /// are damaged besides ([`Plan::damage_writes`]).
-pub const SWELLING: [u32; 5] = [69, 70, 72, 83, 92];
+pub const SWELLING: [u32; 5] =
+    [PACKED_OVERWRITE_UNCOUNTED, LOST_TAKES_PAGE, LOST_IS_ZEROES, VOIDS_TAKE_RESERVE, UNREADABLE_WITH_NEIGHBOURS];
 
 /// Those of writes past a lost SSD, which few runs have; here all ([`Plan::always_lose_ssd`]).
-pub const LOSING: [u32; 6] = [43, 76, 77, 78, 79, 91];
+pub const LOSING: [u32; 6] = [
+    LOST_GOES_HOME_UNRECORDED,
+    PAST_WRITES_NOT_VOID,
+    PAST_WRITE_UNRECORDED,
+    DEAF_TO_OTHER_SHARDS,
+    OLD_GOES_HOME_OVER_RANGE,
+    SPOILT_RANGE_NOT_SEARCHED,
+];
 
-/// Those of volumes that grow, which one run in ten has; here all ([`Plan::always_grow`]). 90: so it was found as a true one.
-pub const GROWING: [u32; 4] = [80, 81, 82, 90];
+/// Those of volumes that grow, which one run in ten has; here all ([`Plan::always_grow`]). `CHECKSUMS_COLLIDE`: so it was found as a true one.
+pub const GROWING: [u32; 4] = [CUT_BLOCK_CACHED, CUT_EDGE_TRUSTED, GROWTH_IN_ONE_SHARD, CHECKSUMS_COLLIDE];
 
 /// Those of what is said of objects, which one run in five has; here all ([`Plan::always_label`]).
-pub const LABELLING: [u32; 6] = [84, 85, 86, 87, 88, 89];
+pub const LABELLING: [u32; 6] =
+    [POLICY_RAISES_MODE, HIT_ONLY_SERVES_VOID, COLD_DROPS_DIRTY, PINS_TAKE_ALL, POLICIES_OF_PREDECESSOR, OWN_READ_OVERTAKEN];
 
 /// Makes a plan one in which this mistake can be found.
 pub fn adjust(number: u32, plan: &mut Plan) {
@@ -83,7 +93,7 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     if SWELLING.contains(&number) {
         plan.always_swell();
     }
-    if number == 74 {
+    if number == CHECK_TRUSTS_ORDER {
         plan.always_check();
     }
     if LOSING.contains(&number) {
@@ -95,13 +105,13 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     if LABELLING.contains(&number) {
         plan.always_label();
     }
-    if number == 87 {
+    if number == PINS_TAKE_ALL {
         plan.always_pin();
     }
-    if number == 75 || number == 79 {
+    if number == DESTAGE_IN_HELD_RANGE || number == OLD_GOES_HOME_OVER_RANGE {
         plan.always_use_ranges();
     }
-    if number == 70 || number == 72 {
+    if number == LOST_TAKES_PAGE || number == LOST_IS_ZEROES {
         plan.damage_writes();
     }
 }
@@ -175,7 +185,7 @@ pub fn hunt(number: u32, what: &'static str, starts: u64, most: u64, threads: us
 
 /// Looks for all of them, telling each verdict as it comes.
 pub fn hunt_all(starts: u64, most: impl Fn(u32) -> u64, threads: usize, mut tell: impl FnMut(&Verdict)) -> Vec<Verdict> {
-    let one = |(number, what): &(u32, &'static str)| {
+    let one = |Mistake { number, what, .. }: &Mistake| {
         let verdict = hunt(*number, what, starts, most(*number), threads);
         tell(&verdict);
         verdict

@@ -58,7 +58,7 @@ impl Shard {
 
     /// Whether a client's write to the backing device covers the block: destage leaves it alone.
     fn is_shielded(&self, key: Key) -> bool {
-        self.shielded.contains(&key) || self.ranges.covers(key) && !mutants::active(75)
+        self.shielded.contains(&key) || self.ranges.covers(key) && !mutants::active(mutants::DESTAGE_IN_HELD_RANGE)
     }
 
     /// The volume is gone.
@@ -135,7 +135,7 @@ impl Shard {
         if !self.destager.demanded.is_empty() {
             self.serve_demands();
         }
-        if self.quiescing || mutants::active(73) && self.destager.host_is_busy {
+        if self.quiescing || mutants::active(mutants::BUSY_HOST_STOPS_DESTAGE) && self.destager.host_is_busy {
             return;
         }
         let high = self.dirty_pages() * 10 > self.dirty_pages_max() * 8;
@@ -182,8 +182,9 @@ impl Shard {
         let blocked = backing.failed || !volume.state.may_destage();
         // Who waits for room in the store waits for eviction, which gains some from every region as long as dirty data keeps its limits.
         let throttled = self.waits_for_destage(index);
-        let leaving_write_back =
-            !mutants::active(26) && options.mode != types::Mode::WriteBack || self.loss.is_ssd_failed() || volume.state.is_detaching();
+        let leaving_write_back = !mutants::active(mutants::MODE_LEFT_DIRTY) && options.mode != types::Mode::WriteBack
+            || self.loss.is_ssd_failed()
+            || volume.state.is_detaching();
         let sweep = self.destager.sweeps.entry(index.0).or_default();
         sweep.nothing_until_ns = 0;
         if blocked || sweep.retry_at_ns > now_ns {
@@ -270,9 +271,12 @@ impl Shard {
         let id = self.destager.next_run;
         self.destager.next_run = self.destager.next_run.wrapping_add(1);
         for (key, slot) in keys.zip(&slots) {
-            assert!(!self.is_held_back(key) || mutants::active(27), "{key:?} is on its way, or being written over at home");
+            assert!(
+                !self.is_held_back(key) || mutants::active(mutants::TWO_VERSIONS_DESTAGED),
+                "{key:?} is on its way, or being written over at home"
+            );
             let before = self.destager.on_the_way.insert(key, *slot);
-            assert!(before.is_none() || mutants::active(27), "{key:?} is in one run at most");
+            assert!(before.is_none() || mutants::active(mutants::TWO_VERSIONS_DESTAGED), "{key:?} is in one run at most");
         }
         self.destager.pages += count;
         self.destager.sweeps.entry(first.volume().0).or_default().runs += 1;
@@ -344,8 +348,8 @@ impl Shard {
             return;
         }
         let run = &self.destager.runs[&id];
-        if run.group > self.store.commits().durable() && !mutants::active(42) {
-            if self.loss.is_ssd_failed() && (self.loss.recorded || mutants::active(43)) {
+        if run.group > self.store.commits().durable() && !mutants::active(mutants::DESTAGE_BEFORE_DURABLE) {
+            if self.loss.is_ssd_failed() && (self.loss.recorded || mutants::active(mutants::LOST_GOES_HOME_UNRECORDED)) {
                 // It never will be durable, and after a restart nobody will believe the store, so nothing can fall behind it.
                 self.destager.waiting_durable.retain(|other| *other != id);
             } else {
@@ -378,7 +382,7 @@ impl Shard {
         let first = run.first;
         let index = first.volume();
         self.volumes.of(first).backing.note_destage_write(first.extent());
-        if result.is_err() && !mutants::active(39) {
+        if result.is_err() && !mutants::active(mutants::FAILED_DESTAGE_DONE) {
             self.volumes.of(first).stats.destage_errors += 1;
             self.out.event(Event::DestageFailed(index, first.block()));
             self.end_failed_run(id);
@@ -402,10 +406,10 @@ impl Shard {
             let key = Key(first.0 + ahead);
             let slot = self.destager.on_the_way.remove(&key).expect("a block of a run");
             let before = self.destager.written.insert(key, slot);
-            assert!(before.is_none() || mutants::active(27), "{key:?} waits for one flush at most");
+            assert!(before.is_none() || mutants::active(mutants::TWO_VERSIONS_DESTAGED), "{key:?} waits for one flush at most");
             self.wake_destage_waiters_unless_demanded(key);
         }
-        if mutants::active(1) {
+        if mutants::active(mutants::CLEAN_BEFORE_FLUSH) {
             for ahead in 0..count as u64 {
                 let key = Key(first.0 + ahead);
                 if let Some(slot) = self.destager.written.get(&key).copied().filter(|slot| self.index.get(key) == Some(*slot)) {
@@ -487,7 +491,8 @@ impl Shard {
                 // A client's write is replacing a shielded block at home right now: were it called clean, a crash could leave the old
                 // version as a clean block over the new one. It stays dirty until that write makes it void.
                 let current = self.index.get(key) == Some(slot) && self.index.meta(slot).dirty && !self.is_shielded(key);
-                let newest = self.index.get(key).filter(|slot| mutants::active(3) && self.index.meta(*slot).dirty);
+                let newest =
+                    self.index.get(key).filter(|slot| mutants::active(mutants::OVERWRITE_MARKED_CLEAN) && self.index.meta(*slot).dirty);
                 if let Some(slot) = newest {
                     self.is_home(key, slot);
                 } else if !failed && current {

@@ -29,7 +29,7 @@ impl Shard {
                     self.destager.sweeps.entry(index.0).or_default().next = Some(extent);
                     return Some(run);
                 }
-                if !mutants::active(92) {
+                if !mutants::active(mutants::UNREADABLE_WITH_NEIGHBOURS) {
                     self.destager.candidates.remove(&extent);
                 }
                 from = ExtentKey(extent.0 + 1);
@@ -84,7 +84,7 @@ impl Shard {
                 return false;
             }
             let key = extent.key(index);
-            let held = !mutants::active(27) && self.destager.is_on_its_way(key)
+            let held = !mutants::active(mutants::TWO_VERSIONS_DESTAGED) && self.destager.is_on_its_way(key)
                 || self.destager.written.contains_key(&key)
                 || self.is_shielded(key);
             !held && !self.is_left_to_retries(key)

@@ -13,7 +13,7 @@ impl Shard {
     /// A part of a run has been read from the SSD.
     pub(in super::super) fn destage_read(&mut self, part: DestagePart, result: Result<(), IoError>, pages: PageMutVec) {
         let DestagePart { run, region, first, .. } = part;
-        if result.is_err() && pages.len() > 1 && !mutants::active(71) {
+        if result.is_err() && pages.len() > 1 && !mutants::active(mutants::FAILED_READ_BLAMES_ALL) {
             let more = self.read_destage_singly(part, pages) - 1;
             self.store.readers().end(region);
             self.destager.runs.get_mut(&run).expect("a run under way").reading += more;

@@ -98,7 +98,7 @@ impl Shard {
             None => shard.next_run_of_sweep(index),
             Some(depth_ns) => shard.next_aged_run(index, depth_ns),
         };
-        if self.destager.unreadable.len() == 0 || mutants::active(92) {
+        if self.destager.unreadable.len() == 0 || mutants::active(mutants::UNREADABLE_WITH_NEIGHBOURS) {
             return sweep(self);
         }
         let is_turn_of_sweep = self.destager.sweeps.get(&index.0).is_some_and(|sweep| sweep.retried);
@@ -119,7 +119,7 @@ impl Shard {
     pub(super) fn is_left_to_retries(&self, key: Key) -> bool {
         match self.destager.unreadable.until_ns.get(&key) {
             None => false,
-            Some(until_ns) => !mutants::active(92) || *until_ns > self.now_ns,
+            Some(until_ns) => !mutants::active(mutants::UNREADABLE_WITH_NEIGHBOURS) || *until_ns > self.now_ns,
         }
     }
 }

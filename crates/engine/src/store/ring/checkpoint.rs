@@ -86,7 +86,7 @@ pub struct Checkpoint(CheckpointHead);
 /// What the medium says; the log may still be recovered.
 pub fn open(medium: &mut dyn Medium, pool: &PoolState) -> Result<Option<Checkpoint>, OpenError> {
     let superblock = &pool.superblock;
-    let any_generation = mutants::active(24);
+    let any_generation = mutants::active(mutants::OLD_CHECKPOINT_BELIEVED);
     if !superblock.clean && !any_generation {
         return Ok(None);
     }

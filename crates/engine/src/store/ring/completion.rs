@@ -15,11 +15,11 @@ impl Ring {
         if self.common.commits.is_failed() {
             return progress;
         }
-        if !ok && mutants::active(7) && io == RingIo::Flush {
+        if !ok && mutants::active(mutants::FAILED_FLUSH_RETRIED) && io == RingIo::Flush {
             self.flush = None;
             return progress;
         }
-        if !ok && !mutants::active(36) {
+        if !ok && !mutants::active(mutants::FAILED_STORE_WRITE_DONE) {
             return Progress { ready: self.common.commits.fail(), failed: true, ..progress };
         }
         match io {
@@ -44,7 +44,7 @@ impl Ring {
             self.common.in_flight.landed(group.slots.map(Slot), packed);
         }
         self.common.commits.take_complete(&mut progress.ready);
-        if mutants::active(4) {
+        if mutants::active(mutants::REUSED_BEFORE_DURABLE) {
             self.tail_is_durable(self.complete_tail, progress);
         }
     }

@@ -280,7 +280,7 @@ impl Store for Ring {
     fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, urgency: Urgency) -> u64 {
         let (physical, number) = self.parts_of(slot);
         let of_ordinal = match slot.is_packed() {
-            true => PACKED_ORDINAL | if mutants::active(62) { number.saturating_sub(1) } else { number },
+            true => PACKED_ORDINAL | if mutants::active(mutants::NOTE_NAMES_RECORD_BEFORE) { number.saturating_sub(1) } else { number },
             false => number,
         };
         let kind = RecordKind::CleanNote { of_seq: self.space.seq_at(physical), of_ordinal };
@@ -308,7 +308,7 @@ impl Store for Ring {
             age_regions: self.space.head_seq().saturating_sub(seq) as u32,
             safety,
             is_live: self.space.is_live(seq),
-            stays: seq >= judged || mutants::active(54),
+            stays: seq >= judged || mutants::active(mutants::RESTS_ON_LEAVING_BASE),
         }
     }
 
@@ -325,7 +325,7 @@ impl Store for Ring {
         match purpose {
             Purpose::Any => self.can_append(),
             Purpose::Void => {
-                let least = if mutants::active(83) { 0 } else { RESERVE_SEGMENTS - 1 };
+                let least = if mutants::active(mutants::VOIDS_TAKE_RESERVE) { 0 } else { RESERVE_SEGMENTS - 1 };
                 self.can_append() && space.free_segments() >= least
             }
             Purpose::Clean => self.can_append() && space.free_segments() > RESERVE_SEGMENTS,

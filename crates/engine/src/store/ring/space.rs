@@ -82,7 +82,7 @@ impl Space {
 
     /// Segments that could be opened one after the other now, the head segment not counted.
     pub fn free_segments(&self) -> u64 {
-        if mutants::active(18) {
+        if mutants::active(mutants::HEAD_OVER_TAIL) {
             return (self.tail_durable + self.segments + 2).saturating_sub(self.head_seq);
         }
         self.tail_durable + self.segments - 1 - self.head_seq
@@ -128,7 +128,7 @@ impl Space {
     /// Whether the next segment may be opened: a durable group has retired what lies there and nobody reads it.
     pub fn can_open_next(&self, readers: &Readers) -> bool {
         let retired = (self.head_seq + 1).checked_sub(self.segments);
-        self.free_segments() > 0 && retired.is_none_or(|seq| mutants::active(37) || !readers.reads(RegionId(seq)))
+        self.free_segments() > 0 && retired.is_none_or(|seq| mutants::active(mutants::WRITTEN_WHILE_READ) || !readers.reads(RegionId(seq)))
     }
 
     /// Opens the next segment; gives its number.

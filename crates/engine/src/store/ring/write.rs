@@ -105,11 +105,11 @@ impl Ring {
         if let Some(mut building) = self.building.take() {
             building.tail_seq = self.space.tail_seq().min(building.seq);
             if building.packed_records > 0 {
-                if mutants::active(63) {
+                if mutants::active(mutants::PLACES_TOLD_EARLY) {
                     self.note_places(&building);
                 }
                 building.place_packed();
-                if !mutants::active(63) {
+                if !mutants::active(mutants::PLACES_TOLD_EARLY) {
                     self.note_places(&building);
                 }
                 self.head_packed += building.packed_records;
@@ -262,7 +262,11 @@ impl Ring {
             used_pages: sealed.used_pages,
         };
         let layout = &self.place.layout;
-        let most = if mutants::active(65) { format::footer::footer_records_max(layout.footer_pages()) as usize } else { usize::MAX };
+        let most = if mutants::active(mutants::FOOTER_CUT_SHORT) {
+            format::footer::footer_records_max(layout.footer_pages()) as usize
+        } else {
+            usize::MAX
+        };
         let records = &sealed.records[..sealed.records.len().min(most)];
         let bytes = head.encode(layout, records);
         let physical = self.space.physical(sealed.seq);

@@ -131,7 +131,7 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
         None => first_place(reader, footers, settled)?,
     };
     let Walked { mut runs, claimed } = collect_runs(reader, place, settled)?;
-    if mutants::active(16) {
+    if mutants::active(mutants::BAD_GROUP_ENDS_LOG) {
         runs.truncate(1);
     }
     let claims = runs.iter().flatten().flatten().map(|group| group.head.durable_group);
@@ -170,7 +170,7 @@ fn find_with(reader: &mut Reader, footers: &mut Footers, report: &mut RecoveryRe
     report.damaged_places = mark_holes(reader, &mut segments, &mut end);
     // With nothing before it, such a hole has no footer to be marked in; the start that follows records it all the same.
     report.damaged_places += u64::from(head.lost_end && segments.is_empty());
-    if mutants::active(16) {
+    if mutants::active(mutants::BAD_GROUP_ENDS_LOG) {
         report.damaged_places = 0;
     }
     report.durable_group = watermark;
@@ -287,7 +287,7 @@ fn accept(runs: Vec<Run>, first_group: u64, watermark: u64, mut bad: BadObjects)
         if let Some(first) = run.first().and_then(|groups| groups.first())
             && first.head.group != expected
             && expected > watermark
-            && !mutants::active(14)
+            && !mutants::active(mutants::GAP_ACCEPTED)
         {
             broken_seq = first.head.segment_seq - 1;
         }

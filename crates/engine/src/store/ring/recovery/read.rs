@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         let (head, records) = GroupHead::decode(bytes).ok()?;
         let belongs = head.uuid == self.uuid
             && head.shard == self.shard
-            && (head.segment_seq == seq || mutants::active(12))
+            && (head.segment_seq == seq || mutants::active(mutants::EARLIER_LAP_ACCEPTED))
             && head.page == page
             && page + GroupHead::pages(&records) <= self.layout.group_pages();
         if belongs {
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         let mut groups: Vec<Group> = Vec::new();
         let (mut page, mut records_count) = (0, 0);
         while let Some((mut head, records)) = pages.get(page as usize).and_then(|bytes| self.group(seq, page, bytes)) {
-            if mutants::active(12) {
+            if mutants::active(mutants::EARLIER_LAP_ACCEPTED) {
                 let next = groups.last().map(|before| before.head.group + 1).or(first).unwrap_or(head.group);
                 let tail_seq = head.tail_seq.min(seq);
                 head = GroupHead { session: self.session, segment_seq: seq, group: next, tail_seq, ..head };
@@ -241,7 +241,7 @@ impl BadObjects {
                 self.0.remove(&packed.object);
             }
         }
-        intact || mutants::active(59)
+        intact || mutants::active(mutants::TORN_BASE_ACCEPTED)
     }
 }
 
@@ -256,7 +256,7 @@ fn payload_end_page(record: &Record) -> u64 {
 /// are known to rest on it.
 fn dirty_matches(record: &Record, pages: &[[u8; PAGE_BYTES]]) -> bool {
     let must = record.kind == RecordKind::DataDirty || record.packed.is_some_and(|packed| packed.vital);
-    !must || mutants::active(2) || payload_matches(record, pages)
+    !must || mutants::active(mutants::TORN_PAYLOAD_BELIEVED) || payload_matches(record, pages)
 }
 
 /// The places of objects that need not be there and are not.

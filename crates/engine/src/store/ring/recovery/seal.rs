@@ -92,7 +92,7 @@ fn write_footer(
     assert!(segment.last_group <= flushed_group, "a footer says that its groups were flushed");
     assert!(segment.session <= pool.superblock.session, "a segment of session {}, which is yet to come", segment.session);
     let mut records: Vec<Record> = segment.records.iter(segment.seq).collect();
-    if mutants::active(15) {
+    if mutants::active(mutants::RECOVERY_UNSTABLE) {
         records.pop();
     }
     let (resume_seq, resume_group) = segment.resume.unwrap_or((0, 0));
