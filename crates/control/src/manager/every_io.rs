@@ -139,7 +139,7 @@ impl Daemon {
     /// Nothing more is under way.
     fn settle(&self) {
         while self.manager.running_jobs().iter().any(|job| job.is_running()) || self.waiting.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(Duration::from_micros(300));
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 

@@ -64,7 +64,7 @@ fn ended(manager: &Manager, id: u64) -> JobView {
         if view.state != JobState::Running {
             return view;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 
@@ -240,7 +240,7 @@ fn a_check_goes_on_where_it_was_and_forgets_nothing_it_has_found() {
     world.inside().slow_from = Some(2);
     let begun = job(manager.handle(check()));
     while world.inside().checked.len() < 2 || !world.inside().slow {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_micros(50));
     }
     manager.handle(Action::JobCancel { id: begun.id }).expect("it runs");
     let view = ended(&manager, begun.id);
@@ -475,7 +475,7 @@ fn a_look_for_applications_that_cannot_begin_is_refused_at_once() {
         let answer = asked.handle(Action::ApplicationDiscover { volume: "v".into() });
         told.send(answer.map_err(|error| error.refusal().to_string())).expect("somebody waits");
     });
-    let answer = refused.recv_timeout(Duration::from_secs(20)).expect("it is refused at once");
+    let answer = refused.recv_timeout(Duration::from_secs(120)).expect("it is refused at once");
     assert!(answer.as_ref().is_err_and(|refusal| refusal.contains("it is not watched")), "{answer:?}");
     let kind = manager.handle(Action::ApplicationDiscover { volume: "none".into() }).expect_err("there is none").refusal();
     assert!(kind.to_string().contains("there is no volume \"none\""), "{kind}");

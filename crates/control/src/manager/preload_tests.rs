@@ -51,7 +51,7 @@ fn ended(manager: &Manager, id: u64) -> JobView {
     loop {
         match manager.handle(Action::JobShow { id }) {
             Ok(Answer::Job(job)) if job.state != JobState::Running => return *job,
-            Ok(Answer::Job(_)) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(Answer::Job(_)) => std::thread::sleep(Duration::from_micros(50)),
             other => panic!("no job: {other:?}"),
         }
     }
@@ -148,7 +148,7 @@ fn what_is_remembered_of_a_volume_that_is_gone_or_not_understood_is_nothing() {
     let note = world.inside().notes.first_key_value().map(|(name, text)| (name.clone(), text.clone())).expect("it is noted");
     manager.handle(Action::VolumeRemove { name: "v".into(), drop_dirty: false }).expect("it begins");
     while manager.jobs_running() > 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_micros(50));
     }
     manager.stop().expect("nothing fails");
     world.reboot();

@@ -234,7 +234,7 @@ mod tests {
         let world = World::default();
         let manager = daemon(&world);
         assert!(world.write("v", 7));
-        manager.set_stop_limit(Duration::from_millis(400));
+        manager.set_stop_limit(Duration::from_secs(2));
         world.inside().hanging = hanging.iter().map(|device| (device.clone(), Instant::now())).collect();
         world.inside().dead_for_good = dead_for_good;
         let error = manager.stop().expect_err("not all has stopped cleanly");

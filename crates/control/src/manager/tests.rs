@@ -40,7 +40,7 @@ pub(super) fn started(world: &World) -> Manager {
 
 fn wait_for_jobs(manager: &Manager) {
     while manager.running_jobs().iter().any(|j| j.is_running()) {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 
@@ -88,7 +88,7 @@ fn wait_for(manager: &Manager, id: u64) -> JobView {
     loop {
         match manager.handle(Action::JobShow { id }) {
             Ok(Answer::Job(job)) if job.state != JobState::Running => return *job,
-            Ok(Answer::Job(_)) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(Answer::Job(_)) => std::thread::sleep(Duration::from_micros(50)),
             other => panic!("a job was lost: {other:?}"),
         }
     }

