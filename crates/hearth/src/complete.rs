@@ -224,6 +224,8 @@ mod tests {
         assert_eq!(offered("hearth object list --kind to"), ["toast"]);
         assert_eq!(offered("hearth stream rule add --class b"), ["backup"]);
         assert_eq!(offered("hearth model 7k2-w"), ["7k2-wce"]);
+        // Another program's, which is not asked.
+        assert!(offered("hearth evaluate run --pa").contains(&"--pairs".to_owned()));
     }
 
     #[test]
