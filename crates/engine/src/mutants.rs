@@ -93,7 +93,7 @@ mistakes! {
     DIRTY_LIMIT_IGNORED = 40, "the dirty limit is ignored";
     CLEAN_BEFORE_BACKING_FLUSH = 41, "clean data enters the log before its backing device has flushed it";
     DESTAGE_BEFORE_DURABLE = 42, "destage does not wait until its records are durable in the log";
-    LOST_GOES_HOME_UNRECORDED = 43, "after the SSD failed, what the log lost goes home before that is recorded";
+    LOST_GOES_HOME_UNRECORDED = 43, "after the SSD failed, what the log lost is destaged before that is recorded";
     WRITTEN_BEFORE_VOID = 44, "the backing device is written before the cached version is durably void";
     OVER_DIRTY_NOT_DURABLE = 45, "a backing write over a dirty block is not made durable before that block is void";
     DESTAGE_OVER_CLIENT_WRITE = 46, "destage carries a block home that a client's write is just replacing there";
@@ -109,7 +109,7 @@ mistakes! {
     MOVED_BASE_NOT_VITAL = 60, "a base that moves does not say that dirty blocks rest on it";
     CONTENT_KEPT_AS_BASE = 61, "a block's new content is kept as that of its base";
     NOTE_NAMES_RECORD_BEFORE = 62, "a note that a packed block came home names the record before it";
-    PLACES_TOLD_EARLY = 63, "the places of packed payloads are told before they are known";
+    PLACES_TOLD_EARLY = 63, "the places of packed payloads are reported before they are known";
     BASE_GIVEN_BACK_TWICE = 64, "a dirty block that comes home is given back twice by its base";
     FOOTER_CUT_SHORT = 65, "the footer forgets the records that its reserved pages do not hold";
     BASE_LET_GO_EARLY = 66, "a base is let go before the log says that its dirty block came home";
@@ -119,13 +119,13 @@ mistakes! {
     LOST_TAKES_PAGE = 70, "a packed block that is carried on as lost takes a page";
     FAILED_READ_BLAMES_ALL = 71, "a failed read of several blocks is believed of each of them";
     LOST_IS_ZEROES = 72, "a packed block that is lost is zeroes";
-    BUSY_HOST_STOPS_DESTAGE = 73, "on a busy host nothing goes home, whatever asks for it";
+    BUSY_HOST_STOPS_DESTAGE = 73, "on a busy host nothing is destaged, whatever asks for it";
     CHECK_TRUSTS_ORDER = 74, "a check believes that blocks get their places in the order in which it heard of them";
     DESTAGE_IN_HELD_RANGE = 75, "destage goes on in a range that is being discarded";
     PAST_WRITES_NOT_VOID = 76, "an SSD that is back serves blocks that were written past it";
     PAST_WRITE_UNRECORDED = 77, "a write past the SSD is acknowledged before that is recorded";
     DEAF_TO_OTHER_SHARDS = 78, "shards do not hear that dirty blocks go home in another one";
-    OLD_GOES_HOME_OVER_RANGE = 79, "what goes home from a lost SSD over a range that was written meanwhile stays there";
+    OLD_GOES_HOME_OVER_RANGE = 79, "what is destaged from a lost SSD over a range that was written meanwhile stays there";
     CUT_BLOCK_CACHED = 80, "a block that was read when the volume ended in it is cached after the volume has grown";
     CUT_EDGE_TRUSTED = 81, "a block that is completed while the volume grows counts as read up to the new end";
     GROWTH_IN_ONE_SHARD = 82, "only one shard hears that a volume has grown";

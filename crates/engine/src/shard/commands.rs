@@ -103,17 +103,7 @@ impl Shard {
                 }
             }
             Command::Cancel { token } => self.cancel(token),
-            Command::Detach { token, volume } => match self.volumes.get_mut(volume) {
-                Some(known) => {
-                    known.state.detach();
-                    self.fail_throttled_of(Some(volume));
-                    self.drop_ram_of(volume);
-                    // Whoever asked before does not wait any more; its job must not outlive this one, and meet the next volume in that place.
-                    self.commands.jobs.retain(|job| !matches!(job, Job::Detach { volume: other, .. } if *other == volume));
-                    self.commands.jobs.push(Job::Detach { token, volume, cursor: 0 });
-                }
-                None => self.command_done(token, Ok(())),
-            },
+            Command::Detach { token, volume } => self.begin_detach(token, volume),
             Command::Release { token, volume } => match self.volumes.get_mut(volume) {
                 Some(known) if !known.state.is_held() => {
                     known.state.release();
@@ -159,6 +149,16 @@ impl Shard {
                 self.commands.jobs.push(Job::Quiesce { token });
             }
         }
+    }
+
+    fn begin_detach(&mut self, token: u64, volume: VolumeIndex) {
+        let Some(known) = self.volumes.get_mut(volume) else { return self.command_done(token, Ok(())) };
+        known.state.detach();
+        self.fail_throttled_of(Some(volume));
+        self.drop_ram_of(volume);
+        // Whoever asked before does not wait any more; its job must not outlive this one, and meet the next volume in that place.
+        self.commands.jobs.retain(|job| !matches!(job, Job::Detach { volume: other, .. } if *other == volume));
+        self.commands.jobs.push(Job::Detach { token, volume, cursor: 0 });
     }
 
     fn attach(&mut self, index: VolumeIndex, id: VolumeId, size_bytes: u64, options: VolumeOptions, held: bool) {

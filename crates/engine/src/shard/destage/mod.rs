@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use dirty::DirtySet;
 use pace::{Pressure, part_of_rate, run_blocks_max};
-use page::{Page, PageMutVec, PageVec};
+use page::{Page, PageMut, PageMutVec, PageVec};
 use state::Run;
 use types::{BLOCK_BYTES, SECTOR_BYTES, VolumeIndex};
 use unreadable::Unreadable;
@@ -63,7 +63,7 @@ impl Shard {
 
     /// The volume is gone.
     pub(super) fn destage_forget(&mut self, index: VolumeIndex) {
-        assert!(!self.destager.is_busy(index) && self.dirty.blocks_of(index) == 0, "volume {} still goes home", index.0);
+        assert!(!self.destager.is_busy(index) && self.dirty.blocks_of(index) == 0, "volume {} is still destaged", index.0);
         self.destager.unreadable.forget(index);
         self.destager.sweeps.remove(&index.0);
         self.throttle.forget(index);
@@ -243,19 +243,7 @@ impl Shard {
         assert!((1..=RUN_BLOCKS_MAX).contains(&count), "{count} blocks in a run");
         let keys = (0..count as u64).map(|ahead| Key(first.0 + ahead));
         let slots: Vec<Slot> = keys.clone().map(|key| self.slot_of_dirty(key)).collect();
-        let mut pages: Vec<Option<Page>> = keys
-            .clone()
-            .zip(&slots)
-            .map(|(key, slot)| match self.ram.get(key) {
-                Some(block) => Some(block.page.clone()),
-                None => self
-                    .store
-                    .in_flight()
-                    .page(*slot)
-                    .cloned()
-                    .or_else(|| if self.is_page(*slot) { None } else { self.packed_in_memory(*slot) }),
-            })
-            .collect();
+        let mut pages: Vec<Option<Page>> = keys.clone().zip(&slots).map(|(key, slot)| self.page_in_memory(key, *slot)).collect();
         let needed = |(slot, page): (&Slot, &Option<Page>)| match page {
             Some(_) => 0,
             None if self.is_page(*slot) => 1,
@@ -280,6 +268,31 @@ impl Shard {
         }
         self.destager.pages += count;
         self.destager.sweeps.entry(first.volume().0).or_default().runs += 1;
+        let reading = self.read_run(id, first, &slots, &pages, &mut buffers);
+        pages.truncate(count);
+        let group = if slots.iter().all(|slot| self.is_durable(*slot)) { 0 } else { self.store.commits().last() };
+        assert!(group <= self.store.commits().last(), "it waits for a group that there is");
+        self.store.commits_mut().want_durable(group);
+        self.destager.runs.insert(id, Run { first, slots, mask, pages, proofs, reading, failed: false, group, written: None });
+        if reading == 0 {
+            self.write_run(id);
+        }
+        true
+    }
+
+    /// The block of a run as it lies in memory, if it does.
+    fn page_in_memory(&self, key: Key, slot: Slot) -> Option<Page> {
+        match self.ram.get(key) {
+            Some(block) => Some(block.page.clone()),
+            None => {
+                self.store.in_flight().page(slot).cloned().or_else(|| if self.is_page(slot) { None } else { self.packed_in_memory(slot) })
+            }
+        }
+    }
+
+    /// Reads the blocks of a run that are not in memory; neighbours in one read. Gives how many reads there are.
+    fn read_run(&mut self, id: u32, first: Key, slots: &[Slot], pages: &[Option<Page>], buffers: &mut Vec<PageMut>) -> u32 {
+        let count = slots.len();
         let mut reading = 0;
         let mut at = 0;
         while at < count {
@@ -288,7 +301,7 @@ impl Shard {
                 continue;
             }
             if !self.is_page(slots[at]) {
-                self.fetch(Wanted::Destage { run: id, at }, Key(first.0 + at as u64), slots[at], true, &mut buffers);
+                self.fetch(Wanted::Destage { run: id, at }, Key(first.0 + at as u64), slots[at], true, buffers);
                 reading += 1;
                 at += 1;
                 continue;
@@ -311,15 +324,7 @@ impl Shard {
             reading += 1;
             at += length;
         }
-        pages.truncate(count);
-        let group = if slots.iter().all(|slot| self.is_durable(*slot)) { 0 } else { self.store.commits().last() };
-        assert!(group <= self.store.commits().last(), "it waits for a group that there is");
-        self.store.commits_mut().want_durable(group);
-        self.destager.runs.insert(id, Run { first, slots, mask, pages, proofs, reading, failed: false, group, written: None });
-        if reading == 0 {
-            self.write_run(id);
-        }
-        true
+        reading
     }
 
     /// The store has become durable further, or failed: runs that waited may be written.
