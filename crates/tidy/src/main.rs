@@ -70,7 +70,7 @@ fn hold(file: &Path, counts: &[ratchet::Count]) -> Vec<String> {
 
 /// Documents for users and for those who work on hearth, by their paths: those at the top, and all below `docs`.
 fn documents(root: &Path) -> Vec<(String, String)> {
-    let at_top = ["ARCHITECTURE.md", "README.md"].map(|name| root.join(name));
+    let at_top = ["ARCHITECTURE.md", "CHANGELOG.md", "README.md"].map(|name| root.join(name));
     let all = at_top.into_iter().chain(files(&root.join("docs"), "md"));
     all.map(|path| (shown(root, &path), std::fs::read_to_string(&path).unwrap_or_default())).collect()
 }
