@@ -59,7 +59,7 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
 }
 
 /// What a filter may name: our own crates.
-const CRATES: [&str; 25] = [
+const CRATES: [&str; 26] = [
     "analysis",
     "applications",
     "blocktap",
@@ -68,6 +68,7 @@ const CRATES: [&str; 25] = [
     "control",
     "device",
     "engine",
+    "export",
     "format",
     "fuse",
     "guest",
@@ -79,7 +80,7 @@ const CRATES: [&str; 25] = [
     "node",
     "page",
     "pki",
-    "replica",
+    "pool",
     "rest",
     "runtime",
     "targets",
