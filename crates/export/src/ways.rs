@@ -144,7 +144,7 @@ pub fn words() -> Vec<&'static str> {
 pub fn usage() -> String {
     let (last, others) = ALL.split_last().expect("there are ways");
     let others: Vec<&str> = others.iter().map(|way| way.usage).collect();
-    format!("{}, {}", others.join(", "), last.usage)
+    format!("{} or {}", others.join(", "), last.usage)
 }
 
 impl PartialEq for Way {

@@ -75,7 +75,7 @@ impl Export {
         let with_place = |way: &&&Way| way.takes != Takes::Nothing && text.split_once(':').is_some_and(|(word, _)| way.word == word);
         match ways::ALL.iter().find(with_place) {
             Some(way) => Ok(Export::of(way, way.takes.read(way, &text[way.word.len() + 1..])?)),
-            None => Err(WordError { problem: format!("has the unknown value {text:?}"), remedy: format!("use one of {}", ways::usage()) }),
+            None => Err(WordError { problem: format!("has the unknown value {text:?}"), remedy: format!("use {}", ways::usage()) }),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::support::{Daemon, Place};
 const MIB: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
 /// Reads of 64 MiB after which a scan must have been recognised as one.
-const SCANS_MAX: u64 = 60;
+const SCANS_MAX: u64 = 240;
 
 /// A pool `p` of 64 MiB without RAM and a volume `v` over a file of that size; gives the daemon and the volume's URI.
 fn with_volume(place: &Place, size_bytes: u64, options: &[&str]) -> (Daemon, String) {
@@ -37,7 +37,7 @@ fn check(place: &Place, at: &str, parts: &[&str]) {
 #[test]
 fn a_block_read_once_twice_and_by_a_large_request() {
     let place = Place::new();
-    let (daemon, uri) = with_volume(&place, 4096 * MIB, &[]);
+    let (daemon, uri) = with_volume(&place, (SCANS_MAX + 4) * 64 * MIB, &[]);
     let mut client = Client::connect(&uri);
     check(&place, "0", &["This block is not cached.", "No request has come there that hearth remembers"]);
 
