@@ -5,7 +5,7 @@ use crate::support::{Daemon, Place};
 
 const MIB: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
-/// Reads of 64 MiB after which a scan must have been recognised as one.
+/// Reads of 64 MiB after which a scan must have been recognised as one. A busy machine reads slowly, and what is slow finds room for longer.
 const SCANS_MAX: u64 = 240;
 
 /// A pool `p` of 64 MiB without RAM and a volume `v` over a file of that size; gives the daemon and the volume's URI.
@@ -37,14 +37,14 @@ fn check(place: &Place, at: &str, parts: &[&str]) {
 #[test]
 fn a_block_read_once_twice_and_by_a_large_request() {
     let place = Place::new();
-    let (daemon, uri) = with_volume(&place, (SCANS_MAX + 4) * 64 * MIB, &[]);
+    let (daemon, uri) = with_volume(&place, 4096 * MIB, &[]);
     let mut client = Client::connect(&uri);
     check(&place, "0", &["This block is not cached.", "No request has come there that hearth remembers"]);
 
     // The first blocks find room. When for long all was read but once, who comes once gets none.
     let turned_away = || place.json(&["stats", "v"])["bypassed"]["first_touch"].as_u64().expect("a counter");
     let scanned = (1..=SCANS_MAX).take_while(|_| turned_away() == 0).map(|scan| {
-        (0..1024).for_each(|piece| drop(client.read(scan * 64 * MIB + piece * 65_536, 65_536)));
+        (0..1024).for_each(|piece| drop(client.read((scan % 60 + 1) * 64 * MIB + piece * 65_536, 65_536)));
     });
     assert!(scanned.count() < SCANS_MAX as usize, "nothing is turned away");
     client.read(40_960, BLOCK_BYTES);
