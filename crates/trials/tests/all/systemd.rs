@@ -21,7 +21,7 @@ fn the_service_is_restarted_and_killed_under_load() {
     ] {
         assert!(ended.stdout.contains(told), "{told}: {ended:#?}\nthe daemon said:\n{daemon}");
     }
-    assert!(daemon.matches("has kept 2 exports open").count() >= 3, "{daemon}");
+    assert!(daemon.matches("left 2 exports open").count() >= 3, "{daemon}");
     if ["/usr/sbin/tgtd", "/usr/bin/tgtd"].iter().any(|program| std::path::Path::new(program).exists()) {
         assert!(ended.stdout.contains("tgt serves under systemd"), "{ended:#?}\nthe daemon said:\n{daemon}");
     }
