@@ -42,7 +42,7 @@ impl Block {
                 Support::No(reason) => reasons.push(reason),
             }
         }
-        Ok((last, Some(reasons.join(", and "))))
+        Ok((last, (!reasons.is_empty()).then(|| reasons.join(", and "))))
     }
 }
 

@@ -67,7 +67,11 @@ impl Exporters {
 
     /// See [`Exporter::users`].
     pub fn users(&self, volume: &Volume<'_>, export: Export) -> Users {
-        self.of(export).map_or(Users::None, |exporter| exporter.users(volume, export))
+        match self.of(export) {
+            Ok(exporter) => exporter.users(volume, export),
+            // Never "not in use" by omission.
+            Err(error) => Users::Unknown(error.to_string()),
+        }
     }
 
     /// See [`Exporter::outlives`].

@@ -221,5 +221,6 @@ fn an_export_that_a_program_does_not_have_is_refused() {
     for way in [&NBD, &VHOST_USER] {
         let refused = machine.export(&volume, &Export::of(way, Place::Default)).expect_err("there is no exporter").to_string();
         assert!(refused.contains(way.word) && refused.contains("does not offer"), "{refused}");
+        assert!(machine.export_in_use(&volume, &Export::of(way, Place::Default)).is_some(), "what is not known is not \"not in use\"");
     }
 }
