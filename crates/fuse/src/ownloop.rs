@@ -133,7 +133,8 @@ impl OwnLoop {
         Ok(OwnLoop { number, backing: backing.to_owned(), facts: loopsys::facts(node)? })
     }
 
-    /// A device that an earlier daemon has made; `None` if it is gone or another's by now.
+    /// A device that an earlier daemon has made; `None` if it is gone or another's by now. The kernel may ask the file below meanwhile, so
+    /// who serves that must do so already, and the caller waits with patience.
     pub(crate) fn known(number: u32, file: (u64, u64), mark: &[u8]) -> Result<Option<OwnLoop>, FuseError> {
         // The path may not be what it was: a mount goes with the mount namespace of its daemon.
         let Some(backing) = backing_of(number) else { return Ok(None) };
@@ -214,13 +215,16 @@ pub(crate) fn leftovers(mark: &[u8], backing: &Path) -> Result<Vec<Leftover>, Fu
         if !has_our_path && !has_no_path {
             continue;
         }
-        let Ok(node) = node(number, false) else { continue };
-        let is_ours = match loopsys::facts(&node) {
+        // One that does not answer is no leftover: its users wait for a daemon.
+        let look = move || node(number, false).ok().map(|node| loopsys::facts(&node));
+        let is_ours = match node::patience::within(PROBE_PATIENCE, "loop-look", look).flatten() {
             // Devices of versions before this mark are named by their file.
-            Ok(facts) => facts.name == mark || facts.name == loopsys::cut_name(backing.as_os_str().as_bytes()),
-            // Its file does not answer: the path alone tells, and only a device over a file of ours has it.
-            Err(error) => has_our_path && error.raw_os_error() != Some(libc::ENXIO),
+            Some(Ok(facts)) => facts.name == mark || facts.name == loopsys::cut_name(backing.as_os_str().as_bytes()),
+            // Its file says no: the path alone tells, and only a device over a file of ours has it.
+            Some(Err(error)) => has_our_path && error.raw_os_error() != Some(libc::ENXIO),
+            None => false,
         };
+        let Ok(node) = node(number, false) else { continue };
         if is_ours && is_dead(number) {
             found.push(Leftover { number, node });
         }

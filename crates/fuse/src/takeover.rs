@@ -119,13 +119,9 @@ impl LoopExport {
             return Err(refused(&problem));
         }
         let path = canonical(run_directory)?.join(name);
-        let Some(own) = OwnLoop::known(facts.number, facts.file, &mark)? else {
-            return Err(refused("its loop device is gone"));
-        };
         let file = VolumeFile { size_bytes: facts.size_bytes, block_bytes: facts.block_bytes, can_discard: facts.can_discard };
         let second = connection.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
-        // The last that can fail: from here on, who drops it ends the export.
-        let mount = Mount::taken_over(&path, facts.mount, facts.below)?;
+        let mut mount = Mount::taken_over(&path, facts.mount, facts.below)?;
         let (table, negotiated) = (Arc::new(table), facts.negotiated);
         let endpoint = Connection::taken_over(
             second,
@@ -136,6 +132,25 @@ impl LoopExport {
             negotiated.can_resend && !options.without_resend,
         );
         let endpoints = runtime.add_endpoint(Box::new(endpoint));
+        // From here on requests are served, before the device is asked whose it is: to answer, the kernel may ask the file below for its
+        // attributes. Who drops the mount ends the export.
+        let asked = {
+            let (number, file, mark) = (facts.number, facts.file, mark.clone());
+            within(options.patience, "loop-known", move || OwnLoop::known(number, file, &mark))
+        };
+        let late = || FuseError::TimedOut { step: "looking at the loop device", seconds: options.patience.as_secs() };
+        let own = match asked.unwrap_or_else(|| Err(late())) {
+            Ok(Some(own)) => own,
+            Ok(None) => {
+                let _ = runtime.stop_endpoints(&endpoints, Duration::ZERO);
+                return Err(refused("its loop device is gone"));
+            }
+            Err(error) => {
+                mount.leave();
+                let _ = runtime.stop_endpoints(&endpoints, Duration::ZERO);
+                return Err(error);
+            }
+        };
         let file = FileExport { mount, endpoints, path, negotiated, file, connection: Some(connection), table };
         let device = LoopDevice::taken_over(own.clone(), facts.read_only, facts.before);
         let mut made = LoopExport::of(device, own, mark, file, name, options);
@@ -228,7 +243,11 @@ pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result
     });
     let_go();
     let facts = facts?;
-    let own = OwnLoop::known(facts.number, facts.file, &facts.mark)?.ok_or_else(|| refused("its loop device is gone"))?;
+    let (number, file, mark) = (facts.number, facts.file, facts.mark.clone());
+    // Somebody else may hold copies of the descriptors: then the file below may never answer.
+    let known = within(END_PATIENCE, "loop-known", move || OwnLoop::known(number, file, &mark));
+    let late = || FuseError::TimedOut { step: "looking at the loop device", seconds: END_PATIENCE.as_secs() };
+    let own = known.unwrap_or_else(|| Err(late()))?.ok_or_else(|| refused("its loop device is gone"))?;
     LoopDevice::taken_over(own.clone(), facts.read_only, facts.before).abandon()?;
     Ok((own.path(), facts.name))
 }

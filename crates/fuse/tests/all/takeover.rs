@@ -22,6 +22,8 @@ const SIZE_BYTES: u64 = 64 << 20;
 const DIRECTORY: &str = "FUSE_TEST_SERVE_IN";
 /// Tells it that the kernel cannot hand requests over once more.
 const WITHOUT_RESEND: &str = "FUSE_TEST_WITHOUT_RESEND";
+/// Tells it that the kernel knows nothing of the file below the device any more.
+const FORGOTTEN: &str = "FUSE_TEST_FORGOTTEN";
 const SET: &str = "loop.volume";
 
 /// What a server does: exports, says where, parks when its standard input ends. No test by itself.
@@ -54,6 +56,9 @@ fn serve() {
         }
     };
     assert!(export.warnings().is_empty(), "{:?}", export.warnings());
+    if std::env::var_os(FORGOTTEN).is_some() {
+        forget_attributes(&export);
+    }
     eprintln!("SERVES {}", export.device_path().display());
     let mut order = String::new();
     std::io::stdin().read_to_string(&mut order).expect("a pipe");
@@ -66,6 +71,19 @@ fn serve() {
         }
     }
     eprintln!("ENDED");
+}
+
+/// Has the kernel forget what it knows of the mounted file, as after a growth.
+fn forget_attributes(export: &LoopExport) {
+    const INVALIDATE_INODE: i32 = 2;
+    let [connection, _] = export.kept().expect("the classic transport");
+    let mut notice = [0_u8; 40];
+    notice[..4].copy_from_slice(&40_u32.to_ne_bytes());
+    notice[4..8].copy_from_slice(&INVALIDATE_INODE.to_ne_bytes());
+    // The root; and an offset below 0: the attributes alone, no pages.
+    notice[16..24].copy_from_slice(&1_u64.to_ne_bytes());
+    notice[24..32].copy_from_slice(&(-1_i64).to_ne_bytes());
+    assert_eq!(rustix::io::write(connection, &notice).expect("the kernel takes it"), notice.len());
 }
 
 /// What the process does that holds descriptors. No test by itself.
@@ -83,11 +101,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(directory: &Path, without_resend: bool) -> Server {
+    fn start(directory: &Path, told: Option<&str>) -> Server {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["takeover::serve", "--exact", "--nocapture"]).env(DIRECTORY, directory).stdin(Stdio::piped()).stdout(Stdio::null());
-        if without_resend {
-            command.env(WITHOUT_RESEND, "1");
+        if let Some(told) = told {
+            command.env(told, "1");
         }
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it runs");
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
@@ -130,8 +148,8 @@ impl Place {
         Place { directory }
     }
 
-    fn server(&self, without_resend: bool) -> Server {
-        Server::start(self.directory.path(), without_resend)
+    fn server(&self, told: Option<&str>) -> Server {
+        Server::start(self.directory.path(), told)
     }
 
     fn assert_nothing_left(self) {
@@ -234,13 +252,13 @@ fn killed_servers_are_not_noticed() {
         return;
     }
     let place = Place::new();
-    let mut server = place.server(false);
+    let mut server = place.server(None);
     let device = server.device.clone();
     let load = Load::start(&device, false);
     for _ in 0..8 {
         load.wait_for(400);
         server.kill();
-        server = place.server(false);
+        server = place.server(None);
         assert_eq!(server.device, device, "the same device");
     }
     load.wait_for(400);
@@ -257,13 +275,13 @@ fn stopped_servers_are_not_noticed_by_who_has_the_device_open() {
         return;
     }
     let place = Place::new();
-    let mut server = place.server(false);
+    let mut server = place.server(None);
     let device = server.device.clone();
     let load = Load::start(&device, false);
     for _ in 0..3 {
         load.wait_for(200);
         server.end("park");
-        server = place.server(false);
+        server = place.server(None);
         assert_eq!(server.device, device, "the same device");
     }
     load.wait_for(200);
@@ -284,18 +302,36 @@ fn without_help_of_the_kernel_nothing_hangs_and_only_writes_under_way_fail() {
         return;
     }
     let place = Place::new();
-    let mut server = place.server(true);
+    let mut server = place.server(Some(WITHOUT_RESEND));
     let load = Load::start(&server.device, true);
     let kills = 24;
     for _ in 0..kills {
         load.wait_for(150);
         server.kill();
-        server = place.server(true);
+        server = place.server(Some(WITHOUT_RESEND));
     }
     load.wait_for(400);
     let failed = load.end();
     assert!(failed <= kills * THREADS, "{failed} requests have failed");
     eprintln!("{failed} requests under way have failed in {kills} kills");
+    server.end("stop");
+    place.assert_nothing_left();
+}
+
+/// A device that grew under load was not served again after a kill: the kernel asked for the attributes of the file below, and the next
+/// daemon waited for that answer before it served.
+#[test]
+fn a_device_is_taken_over_whatever_the_kernel_has_forgotten() {
+    if !machine_can("a_device_is_taken_over_whatever_the_kernel_has_forgotten") {
+        return;
+    }
+    let place = Place::new();
+    let server = place.server(Some(FORGOTTEN));
+    let (device, user) = (server.device.clone(), File::open(&server.device).expect("it is there"));
+    server.kill();
+    let server = place.server(None);
+    assert_eq!(server.device, device, "the same device");
+    drop(user);
     server.end("stop");
     place.assert_nothing_left();
 }
