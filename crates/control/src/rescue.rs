@@ -11,10 +11,10 @@
 //! Attached volumes are never write-back, so the disk has everything. What is cached is older than the disk as soon as its users go on: that
 //! is noted before, and where it cannot be, the next daemon finds the device leading past hearth, which says the same.
 
-use crate::error::{ControlError, Kind};
-use crate::mapped::{Leads, MappedDevices};
-use crate::state::{State, VolumeRecord};
-use crate::store::Store;
+use api::error::{ControlError, Kind};
+use datapath::mapped::{Leads, MappedDevices};
+use records::state::{State, VolumeRecord};
+use records::store::Store;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 // What prints by these fails where nobody reads: `terminal::output` does not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+use api::human;
 use clap::{CommandFactory, FromArgMatches, Parser};
-use control::human;
 use evaluate::catalogue::{Published, SUITES};
 use evaluate::load::{Content, Length, Load, Pace, fill, generator, unwatched};
 use evaluate::pattern::Pattern;
@@ -152,7 +152,7 @@ fn agreed(question: &str, yes: bool, otherwise: &str) -> Result<(), Failure> {
 /// What a device holds, and that nobody uses it; gives its length in bytes.
 fn looked_at(option: &str, path: &Path, yes: bool) -> Result<u64, Failure> {
     let shown = path.display();
-    let facts = control::real::look_at(&shown.to_string()).map_err(Failure::from)?;
+    let facts = machine::look_at(&shown.to_string()).map_err(Failure::from)?;
     if let Some(user) = facts.in_use {
         return Err(Failure::usage(format!("{option} {shown} is in use ({user})"), "use a device that is not in use"));
     }
@@ -301,7 +301,7 @@ fn load(options: &EvaluateLoad, json: bool) -> Result<(), Failure> {
     if options.reads < 100 {
         overwritten(&options.path, options.yes)?;
     }
-    let whole = control::real::look_at(&options.path.display().to_string()).map_err(Failure::from)?.size_bytes;
+    let whole = machine::look_at(&options.path.display().to_string()).map_err(Failure::from)?.size_bytes;
     let space_bytes = options.size.as_deref().map(|text| quantity::size("--size", text)).transpose()?.unwrap_or(whole);
     let pace = match options.per_second {
         None => Pace::Closed { depth: options.depth },

@@ -121,7 +121,7 @@ impl LoopExport {
         let path = canonical(run_directory)?.join(name);
         let file = VolumeFile { size_bytes: facts.size_bytes, block_bytes: facts.block_bytes, can_discard: facts.can_discard };
         let second = connection.try_clone().map_err(FuseError::system("duplicate", "/dev/fuse"))?;
-        let mut mount = Mount::taken_over(&path, facts.mount, facts.below)?;
+        let mut mount = Mount::taken_over(&path, facts.mount.clone(), facts.below)?;
         let (table, negotiated) = (Arc::new(table), facts.negotiated);
         let endpoint = Connection::taken_over(
             second,
@@ -134,12 +134,7 @@ impl LoopExport {
         let endpoints = runtime.add_endpoint(Box::new(endpoint));
         // From here on requests are served, before the device is asked whose it is: to answer, the kernel may ask the file below for its
         // attributes. Who drops the mount ends the export.
-        let asked = {
-            let (number, file, mark) = (facts.number, facts.file, mark.clone());
-            within(options.patience, "loop-known", move || OwnLoop::known(number, file, &mark))
-        };
-        let late = || FuseError::TimedOut { step: "looking at the loop device", seconds: options.patience.as_secs() };
-        let own = match asked.unwrap_or_else(|| Err(late())) {
+        let own = match known_served(&facts, options.patience) {
             Ok(Some(own)) => own,
             Ok(None) => {
                 let _ = runtime.stop_endpoints(&endpoints, Duration::ZERO);
@@ -154,22 +149,26 @@ impl LoopExport {
         let file = FileExport { mount, endpoints, path, negotiated, file, connection: Some(connection), table };
         let device = LoopDevice::taken_over(own.clone(), facts.read_only, facts.before);
         let mut made = LoopExport::of(device, own, mark, file, name, options);
-        // Its requests must be answered meanwhile: the kernel lets those in flight end first.
-        let stays = made.device.clone();
-        let stay = move || stays.lock().unwrap_or_else(PoisonError::into_inner).stay();
-        match within(options.patience, "loop-stay", stay) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => made.warnings.push(format!("the device goes when its last user does: {error}")),
-            None => made.warnings.push("the device may go when its last user does: it does not answer".to_owned()),
-        }
-        // It may have grown while nobody served it.
-        let size_bytes = volume.size_bytes();
-        let grown = if size_bytes > facts.size_bytes { made.capacity_changed(size_bytes) } else { Ok(()) };
-        made.warnings.extend(grown.err());
-        let protected = made.set_read_only(volume.read_only());
-        made.warnings.extend(protected.err());
+        made.catch_up(volume, facts.size_bytes);
         made.make_link();
         Ok(made)
+    }
+
+    /// What has changed while nobody served it. `known_bytes`: the size that the kernel knows. Its requests must be answered meanwhile: the
+    /// kernel lets those in flight end first.
+    fn catch_up(&mut self, volume: &VolumeRef, known_bytes: u64) {
+        let stays = self.device.clone();
+        let stay = move || stays.lock().unwrap_or_else(PoisonError::into_inner).stay();
+        match within(self.patience, "loop-stay", stay) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.warnings.push(format!("the device goes when its last user does: {error}")),
+            None => self.warnings.push("the device may go when its last user does: it does not answer".to_owned()),
+        }
+        let size_bytes = volume.size_bytes();
+        let grown = if size_bytes > known_bytes { self.capacity_changed(size_bytes) } else { Ok(()) };
+        self.warnings.extend(grown.err());
+        let protected = self.set_read_only(volume.read_only());
+        self.warnings.extend(protected.err());
     }
 
     /// Nobody serves the export for a while: its users wait until it is taken over. Requests in
@@ -243,13 +242,17 @@ pub fn end_kept(name: &str, kept: Vec<OwnedFd>, let_go: impl FnOnce()) -> Result
     });
     let_go();
     let facts = facts?;
-    let (number, file, mark) = (facts.number, facts.file, facts.mark.clone());
     // Somebody else may hold copies of the descriptors: then the file below may never answer.
-    let known = within(END_PATIENCE, "loop-known", move || OwnLoop::known(number, file, &mark));
-    let late = || FuseError::TimedOut { step: "looking at the loop device", seconds: END_PATIENCE.as_secs() };
-    let own = known.unwrap_or_else(|| Err(late()))?.ok_or_else(|| refused("its loop device is gone"))?;
+    let own = known_served(&facts, END_PATIENCE)?.ok_or_else(|| refused("its loop device is gone"))?;
     LoopDevice::taken_over(own.clone(), facts.read_only, facts.before).abandon()?;
     Ok((own.path(), facts.name))
+}
+
+/// The device of the export, `None` if it is gone or another's by now. The kernel may ask the file below for its attributes to answer.
+fn known_served(facts: &Facts, patience: Duration) -> Result<Option<OwnLoop>, FuseError> {
+    let (number, file, mark) = (facts.number, facts.file, facts.mark.clone());
+    let late = || FuseError::TimedOut { step: "looking at the loop device", seconds: patience.as_secs() };
+    within(patience, "loop-known", move || OwnLoop::known(number, file, &mark)).unwrap_or_else(|| Err(late()))
 }
 
 /// Why the volume, as it is now, is not what the device promises.

@@ -5,10 +5,9 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::request;
+use api::Done;
+use api::names::Named;
 use clap::Args;
-use control::api;
-use control::api::Done;
-use control::names::Named;
 
 /// What is attached to what.
 #[derive(Args, Debug)]

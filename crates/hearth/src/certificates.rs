@@ -3,9 +3,9 @@
 use crate::commands::{print, to_json};
 use crate::failure::Failure;
 use clap::Subcommand;
-use control::events::unix_s;
 use pki::PkiError;
 use pki::authority::{self, CA_VALID_S, Role, VALID_S};
+use records::events::unix_s;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};

@@ -3,19 +3,19 @@
 use crate::commands::print;
 use crate::failure::Failure;
 use crate::{request, table};
-use control::api::DiskPiece;
-use control::human;
-use control::real::SsdMedium;
-use control::uuid::Uuid;
+use api::DiskPiece;
+use api::human;
 use device::spec::SpecError;
 use device::{Access, OpenDevice, OpenError};
 use engine::inspect::{Inspection, inspect};
 use indicatif::{ProgressBar, ProgressStyle};
+use machine::SsdMedium;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use types::BLOCK_BYTES;
+use uuid::Uuid;
 
 /// Shorter looks show no progress.
 const QUIET: Duration = Duration::from_secs(2);

@@ -6,15 +6,15 @@ use crate::logs::say;
 use crate::progress::{begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::{devices, jobs, quantity, request, show, stats};
-use control::api::{
+use api::client::{Client, ClientError, ServerEvent};
+use api::error::Kind;
+use api::names::Named;
+use api::stats::{PoolStats, VolumeStats};
+use api::words::Export;
+use api::{
     DeviceView, Done, Health, JobKind, JobView, PoolCreate, PoolReplace, PoolSet, PoolView, Sample, StatsView, VolumeAdd, VolumeRename,
     VolumeSet, VolumeView, VolumeWarm,
 };
-use control::client::{Client, ClientError, ServerEvent};
-use control::error::Kind;
-use control::names::Named;
-use control::stats::{PoolStats, VolumeStats};
-use control::words::Export;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use terminal::interrupt::Interrupt;
@@ -62,12 +62,12 @@ impl Session {
         self.print(&job, |job| {
             let took = match job.elapsed_ms {
                 0 => "less than 1 ms".into(),
-                ms => control::human::nanoseconds(ms.saturating_mul(1_000_000)),
+                ms => api::human::nanoseconds(ms.saturating_mul(1_000_000)),
             };
-            let (kind, done) = (job.kind.word(), control::human::bytes(job.done_bytes));
+            let (kind, done) = (job.kind.word(), api::human::bytes(job.done_bytes));
             let meanwhile = match job.total_bytes.saturating_sub(job.done_bytes) {
                 left_bytes if left_bytes > 0 && job.kind == JobKind::Destage => {
-                    format!("; {} that clients wrote meanwhile are dirty", control::human::bytes(left_bytes))
+                    format!("; {} that clients wrote meanwhile are dirty", api::human::bytes(left_bytes))
                 }
                 _ => String::new(),
             };
@@ -140,7 +140,7 @@ impl Session {
                 let job = begin(&self.interrupt, || self.client.send("POST", &path, &body))?;
                 follow(&self.client, &self.interrupt, job)?;
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-                self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
+                self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, api::human::bytes(p.size_bytes)))
             }
             Pool::Start { name } => {
                 let path = format!("/pools/{}/start", request::name(Named::Pool, name)?);
@@ -155,7 +155,7 @@ impl Session {
                 before.map_or(Ok(()), |pool| self.tell_begins_empty(&pool, "takes room back"))?;
                 follow(&self.client, &self.interrupt, job)?;
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-                self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, control::human::bytes(p.size_bytes)))
+                self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, api::human::bytes(p.size_bytes)))
             }
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);

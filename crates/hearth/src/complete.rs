@@ -4,11 +4,11 @@
 
 use crate::cli::{Cli, Shell};
 use crate::config;
+use api::client::Client;
+use api::{DeviceState, DeviceView, JobState, JobView};
 use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, EnvCompleter, Shells};
-use control::api::{DeviceState, DeviceView, JobState, JobView};
-use control::client::Client;
 use std::ffi::OsStr;
 use std::sync::LazyLock;
 use std::sync::mpsc::channel;
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn jobs_are_offered_to_whom_they_are_of_use() {
-        let failed = JobState::Failed { error: control::error::ControlError::Stopped.cause() };
+        let failed = JobState::Failed { error: api::error::ControlError::Stopped.cause() };
         assert!(is_running(&JobState::Running) && !is_running(&JobState::Done) && !is_running(&failed));
         assert!(can_be_resumed(&failed) && can_be_resumed(&JobState::Cancelled) && !can_be_resumed(&JobState::Running));
         for verb in ["show", "cancel", "resume"] {

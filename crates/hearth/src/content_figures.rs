@@ -1,7 +1,7 @@
 //! What a pool makes of what blocks contain, for people.
 
-use control::human;
-use control::stats::{ContentStats, ContentStep};
+use api::human;
+use api::stats::{ContentStats, ContentStep};
 use types::{BLOCK_BYTES, Content};
 
 /// Pairs for a table of one pool.

@@ -1,8 +1,8 @@
 //! `hearth devices`: which disks there are and what could be done with them.
 
 use crate::table::{self, Align};
-use control::api::{DeviceState, DeviceView};
-use control::human;
+use api::human;
+use api::{DeviceState, DeviceView};
 
 /// All of them, one line each, partitions below their disks.
 pub fn devices(devices: &[DeviceView]) -> String {

@@ -7,9 +7,9 @@ use crate::progress::{begin, follow, patiently};
 use crate::recipes::{For, Offered, recipe};
 use crate::table::{self, Align};
 use crate::{quantity, request, show};
-use control::api::{DiskCreate, DiskPiece, DiskSet, DiskView, Done, JobView, PoolView};
-use control::human;
-use control::names::Named;
+use api::human;
+use api::names::Named;
+use api::{DiskCreate, DiskPiece, DiskSet, DiskView, Done, JobView, PoolView};
 
 impl Session {
     /// `hearth disk ...`.

@@ -4,9 +4,9 @@ use crate::cli::Events;
 use crate::commands::{Session, print};
 use crate::failure::Failure;
 use crate::request;
-use control::api::{DiskView, EventView, PoolView, Severity, VolumeView};
-use control::human;
-use control::names::Named;
+use api::human;
+use api::names::Named;
+use api::{DiskView, EventView, PoolView, Severity, VolumeView};
 
 /// Which events are shown.
 struct Wanted<'a> {

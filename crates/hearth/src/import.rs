@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{DeviceState, DeviceView, PoolFoundView, PoolImport, PoolView, VolumeFoundView, VolumeView};
-use control::human;
-use control::names::Named;
+use api::human;
+use api::names::Named;
+use api::{DeviceState, DeviceView, PoolFoundView, PoolImport, PoolView, VolumeFoundView, VolumeView};
 use std::collections::BTreeMap;
 
 /// What was asked for.

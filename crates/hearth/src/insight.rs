@@ -6,12 +6,12 @@ use crate::failure::Failure;
 use crate::progress::{begin, patiently};
 use crate::table::{self, Align};
 use crate::{quantity, request};
-use control::api::{
+use api::human;
+use api::names::Named;
+use api::{
     self, AdviceApplied, AdviceAsk, AdviceObject, AdviceVerified, AdviceView, AnalysisView, DaemonView, Done, StreamView, TargetView,
 };
-use control::events::unix_s;
-use control::human;
-use control::names::Named;
+use records::events::unix_s;
 
 /// Objects shown of an advice; JSON has more.
 const OBJECTS_SHOWN: usize = 10;

@@ -2,8 +2,8 @@
 
 use crate::progress::done_of;
 use crate::table::{self, Align};
-use control::api::{JobState, JobView};
-use control::human;
+use api::human;
+use api::{JobState, JobView};
 
 /// All of them, one line each.
 pub fn jobs(jobs: &[JobView]) -> String {
@@ -91,8 +91,8 @@ fn state(state: &JobState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::api::JobKind;
-    use control::error::{Cause, Kind};
+    use api::JobKind;
+    use api::error::{Cause, Kind};
 
     #[test]
     fn a_failed_job_says_why_and_how_to_go_on() {

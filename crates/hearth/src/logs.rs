@@ -59,7 +59,7 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
 }
 
 /// What a filter may name: our own crates.
-const CRATES: [&str; 26] = [
+const CRATES: [&str; 29] = [
     "analysis",
     "applications",
     "blocktap",
@@ -74,13 +74,16 @@ const CRATES: [&str; 26] = [
     "guest",
     "hearth",
     "history",
+    "insight",
     "keeper",
+    "machine",
     "mapper",
     "nbd",
     "node",
     "page",
     "pki",
     "pool",
+    "records",
     "rest",
     "runtime",
     "targets",

@@ -47,13 +47,13 @@ mod usage;
 mod watching;
 mod why;
 
+use api::client::Client;
 use certificates::Pki;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Analysis, App, Cli, Command, ConfigCommand, Content, Disk, Job, Object, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
-use control::client::Client;
 use generate::Generate;
 use rescue::Rescue;
 use std::process::ExitCode;

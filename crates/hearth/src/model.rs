@@ -5,18 +5,18 @@ use crate::exporters;
 use crate::failure::Failure;
 use crate::logs::say;
 use crate::{request, signals};
-use control::datapath::{Exports, Facts, Volumes, Waits, Withdrawal};
-use control::error::ControlError;
-use control::lock::DaemonLock;
-use control::options::Options;
-use control::real::{Machine, MachineOptions};
-use control::state::{VolumePhase, VolumeRecord};
-use control::uuid::Uuid;
-use control::words::Export;
+use api::error::ControlError;
+use api::options::Options;
+use api::words::Export;
+use datapath::{Exports, Facts, Volumes, Waits, Withdrawal};
+use machine::{Machine, MachineOptions};
+use records::lock::DaemonLock;
+use records::state::{VolumePhase, VolumeRecord};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// How long the file may answer nothing at the end, and how often is looked.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -85,7 +85,7 @@ fn clear_killed(parent: &Path) {
             // Its process has ended well, and another has come.
             continue;
         }
-        let problems = control::real::clear_killed_export(&uuid, NAME, &path);
+        let problems = machine::clear_killed_export(&uuid, NAME, &path);
         problems.iter().for_each(|problem| say(format_args!("hearth: {problem}")));
         if let Err(error) = remove_known(&path) {
             say(format_args!("hearth: {} was not removed ({error})", path.display()));
@@ -167,7 +167,7 @@ pub fn model(set: &str, file: &str, export: &str, sector_bytes: Option<u32>, soc
     if let Some(user) = facts.in_use {
         return Err(Failure::failed(format!("{file} is in use ({user})"), "end that use, or choose another file"));
     }
-    let sector_bytes = control::sectors::chosen(file, sector_bytes, &facts)?;
+    let sector_bytes = datapath::sectors::chosen(file, sector_bytes, &facts)?;
     let record = VolumeRecord {
         name: NAME.into(),
         uuid,

@@ -7,11 +7,9 @@ use crate::progress::{begin, follow};
 use crate::quantity;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{
-    self, AnalysisView, ApplicationView, Connected, Done, JobView, ObjectView, PolicyDone, PreloadView, VolumeApplications,
-};
-use control::human;
-use control::names::Named;
+use api::human;
+use api::names::Named;
+use api::{self, AnalysisView, ApplicationView, Connected, Done, JobView, ObjectView, PolicyDone, PreloadView, VolumeApplications};
 
 /// Objects told where nothing else is asked.
 const TOLD: u64 = 40;

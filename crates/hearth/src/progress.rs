@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use crate::logs::say;
-use control::api::{JobState, JobView};
-use control::client::Client;
-use control::human;
+use api::client::Client;
+use api::human;
+use api::{JobState, JobView};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;

@@ -6,10 +6,10 @@
 
 use crate::cli::Machine;
 use crate::failure::Failure;
-use control::api::{DiskView, VolumeView};
-use control::uuid::Uuid;
-use control::words::Export;
+use api::words::Export;
+use api::{DiskView, VolumeView};
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// For whom the lines are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -327,8 +327,8 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::api::Health;
-    use control::options::Options;
+    use api::Health;
+    use api::options::Options;
 
     fn volume(exports: &[(&str, &str)], stable: Option<&str>) -> VolumeView {
         VolumeView {

@@ -5,7 +5,7 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::{quantity, table};
-use control::human;
+use api::human;
 use serde::Serialize;
 use traces::read::Recording;
 use traces::replay::Yardsticks;

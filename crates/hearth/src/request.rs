@@ -3,9 +3,9 @@
 use crate::cli::VolumeOptions;
 use crate::failure::Failure;
 use crate::quantity;
-use control::names::{self, Named};
-use control::options::{self, OptionsPatch};
-use control::words::Export;
+use api::names::{self, Named};
+use api::options::{self, OptionsPatch};
+use api::words::Export;
 
 /// A name, checked before the daemon is asked.
 ///
@@ -84,7 +84,7 @@ pub fn exports(texts: &[String], tls: bool) -> Result<Vec<Export>, Failure> {
     };
     let exports = texts
         .iter()
-        .map(|text| Export::parse(&word(text)).map_err(|error| Failure::from(control::error::ControlError::from(error))))
+        .map(|text| Export::parse(&word(text)).map_err(|error| Failure::from(api::error::ControlError::from(error))))
         .collect::<Result<Vec<_>, _>>()?;
     let devices: Vec<&Export> = exports.iter().filter(|export| export.is_device()).collect();
     match devices[..] {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::serve::spawn;
 use crate::service::Life;
 use control::manager::Manager;
-use control::sampler::Sampler;
+use insight::sampler::Sampler;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 //! Nothing happens, and no thread runs, where nobody wants to know.
 
 use crate::failure::Failure;
-use control::api::{Action, Answer, Health, PoolView, VolumeView};
+use api::{Action, Answer, Health, PoolView, VolumeView};
 use control::manager::Manager;
 use control::manager::stop_watch::STOP_LIMIT_MAX_MS;
 use sd_notify::NotifyState;

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{DiskView, Done, ShareAdd, ShareView, VolumeView};
-use control::names::Named;
+use api::names::Named;
+use api::{DiskView, Done, ShareAdd, ShareView, VolumeView};
 use targets::Protocol;
 
 impl Session {

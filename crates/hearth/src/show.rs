@@ -2,8 +2,8 @@
 
 use crate::content_figures;
 use crate::table::{self, Align};
-use control::api::{Health, PoolSet, PoolView, ShareView, VolumeView};
-use control::human;
+use api::human;
+use api::{Health, PoolSet, PoolView, ShareView, VolumeView};
 use types::Mode;
 
 /// Bytes, if they are known.
@@ -198,7 +198,7 @@ pub fn volume(volume: &VolumeView) -> String {
     };
     pairs.extend(volume.exports.iter().map(export));
     if volume.exports.keys().any(|how| how.starts_with("nbds")) {
-        pairs.push(("TLS names", control::options::tls_names(&options.tls_names)));
+        pairs.push(("TLS names", api::options::tls_names(&options.tls_names)));
     }
     pairs.extend(volume.stable_path.iter().map(|path| ("stable name", path.clone())));
     pairs.extend(volume.shares.iter().map(share));

@@ -3,9 +3,9 @@
 use crate::content_figures;
 use crate::show::known;
 use crate::table::{self, Align};
-use control::api::{Sample, StatsView};
-use control::human;
-use control::stats::{Latency, PoolStats, VolumeStats};
+use api::human;
+use api::stats::{Latency, PoolStats, VolumeStats};
+use api::{Sample, StatsView};
 use std::time::Duration;
 
 /// One volume, all counters.

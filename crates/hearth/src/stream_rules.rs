@@ -4,7 +4,7 @@ use crate::cli::StreamRule;
 use crate::commands::Session;
 use crate::failure::Failure;
 use crate::table::{self, Align};
-use control::api::{DaemonView, Done, StreamRuleNew, StreamRuleView, StreamRules};
+use api::{DaemonView, Done, StreamRuleNew, StreamRuleView, StreamRules};
 
 impl Session {
     /// `hearth stream rule ...`.

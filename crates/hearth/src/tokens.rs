@@ -5,10 +5,10 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::request;
 use crate::table::{self, Align};
-use control::api::{Done, LoginCode, Role, TokenCreate, TokenMade, TokenView};
-use control::events::unix_s;
-use control::human;
-use control::names::Named;
+use api::human;
+use api::names::Named;
+use api::{Done, LoginCode, Role, TokenCreate, TokenMade, TokenView};
+use records::events::unix_s;
 
 impl Session {
     /// `hearth console`.

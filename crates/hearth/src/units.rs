@@ -5,7 +5,7 @@
 //! state lies on another file system it says nothing, and the daemon attaches the volumes under the mounts.
 
 use crate::failure::Failure;
-use control::state::{PoolRecord, VolumeRecord};
+use records::state::{PoolRecord, VolumeRecord};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ struct Mount {
 /// # Errors
 /// If the state cannot be understood, or the directory cannot be written.
 pub fn generate(directory: &Path, fstab: &Path, state_directory: &Path) -> Result<(), Failure> {
-    let state = control::store::look(state_directory)?;
+    let state = records::store::look(state_directory)?;
     let table = std::fs::read_to_string(fstab).unwrap_or_default();
     let attached: Vec<Attached> = state.volumes.iter().filter_map(attached).collect();
     let is_needed = |pool: &&PoolRecord| attached.iter().any(|attached| attached.pool == pool.name);

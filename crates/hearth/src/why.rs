@@ -4,9 +4,9 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::table::{self, Align};
 use crate::{quantity, request};
-use control::api::{Run, VolumeView, WHY_BYTES_MAX, WhyView};
-use control::human;
-use control::names::Named;
+use api::human;
+use api::names::Named;
+use api::{Run, VolumeView, WHY_BYTES_MAX, WhyView};
 
 /// Runs and requests shown to people; JSON has more.
 const RUNS_SHOWN: usize = 20;
@@ -109,7 +109,7 @@ fn exact(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::api::RecentRequest;
+    use api::RecentRequest;
     use std::collections::BTreeMap;
 
     #[test]

@@ -3,13 +3,13 @@
 use crate::callers::Caller;
 use crate::problem::{Outcome, Problem};
 use crate::server::App;
+use api::PREFIX;
+use api::error::Kind;
+use api::names::{self, Named};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header;
 use axum::http::request::Parts;
-use control::api::PREFIX;
-use control::error::Kind;
-use control::names::{self, Named};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -145,7 +145,7 @@ impl FromRequestParts<Arc<App>> for Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::api::VolumeAdd;
+    use api::VolumeAdd;
     use serde_json::json;
 
     #[test]

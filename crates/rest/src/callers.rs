@@ -5,9 +5,9 @@ use crate::peers::Peer;
 use crate::problem::{Outcome, Problem};
 use crate::secret::{self, Digest};
 use crate::server::App;
+use api::error::Kind;
+use api::{Role, SessionView};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
-use control::api::{Role, SessionView};
-use control::error::Kind;
 use std::time::Instant;
 
 /// The cookie of a browser's session. The prefix makes browsers refuse it unless it is secure, for this host alone, and for all paths.

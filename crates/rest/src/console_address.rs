@@ -4,7 +4,7 @@
 use crate::listen::TcpSocket;
 use crate::server::{ServerOptions, TcpOptions};
 use crate::tls::Tls;
-use control::error::ControlError;
+use api::error::ControlError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -7,10 +7,10 @@
 
 use crate::limits::Client;
 use crate::problem::Problem;
+use api::error::Kind;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use control::error::Kind;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use rustix::io::Errno;
 use shares::{Full, Seldom, Slot, Table};

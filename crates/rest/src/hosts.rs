@@ -1,9 +1,9 @@
 //! By which names this daemon may be asked, and by whose pages: against DNS rebinding and cross-site requests.
 
 use crate::problem::{Outcome, Problem};
+use api::error::Kind;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
-use control::error::Kind;
 use std::net::IpAddr;
 
 /// The names that count as this daemon's.

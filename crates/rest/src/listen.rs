@@ -8,10 +8,10 @@ use crate::problem::{Problem, of_status};
 use crate::server::{ServerLimits, TcpOptions};
 use crate::tls::Tls;
 use crate::wire::Wire;
+use api::error::ControlError;
+use api::words::SOCKET_PATH_BYTES_MAX;
 use axum::Router;
 use axum::http::StatusCode;
-use control::error::ControlError;
-use control::words::SOCKET_PATH_BYTES_MAX;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -243,8 +243,7 @@ pub(crate) async fn serve_socket(listener: &tokio::net::UnixListener, users: &Us
             }
         };
         // Without the kernel's word nobody is trusted with more than looking.
-        let peer =
-            stream.peer_cred().map_or(Peer::Socket { user: u32::MAX, role: control::api::Role::View }, |c| users.peer(c.uid(), c.gid()));
+        let peer = stream.peer_cred().map_or(Peer::Socket { user: u32::MAX, role: api::Role::View }, |c| users.peer(c.uid(), c.gid()));
         tokio::spawn(serve_connection(stream, peer, router.clone(), limits, door.arrive(peer.client()).await));
     }
 }

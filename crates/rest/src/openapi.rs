@@ -1,9 +1,9 @@
 //! The API's description, made from the code.
 
 use crate::routes;
+use api::PREFIX;
+use api::error::{Kind, Refusal};
 use axum::response::Response;
-use control::api::PREFIX;
-use control::error::{Kind, Refusal};
 use serde_json::Value;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -71,7 +71,7 @@ fn served() -> routes::Answered {
         routes::attach, routes::detach,
         routes::job_list, routes::job_show, routes::job_stop, routes::job_resume, routes::events, routes::history, routes::stream,
     ),
-    components(schemas(Refusal, control::api::Hello)),
+    components(schemas(Refusal, api::Hello)),
     tags(
         (name = "pools", description = "SSDs used as caches."),
         (name = "volumes", description = "Accelerated devices."),

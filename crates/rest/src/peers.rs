@@ -1,7 +1,7 @@
 //! Who is at the other end of a connection, as far as the kernel knows.
 
 use crate::limits::Client;
-use control::api::Role;
+use api::Role;
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -3,10 +3,10 @@
 //! A [`Problem`] becomes a response with an empty body that carries it; the gate writes the body when it knows the path asked. So there is one
 //! place where problems are written, and what the libraries below answer by themselves ends there too.
 
+use api::error::{ControlError, Kind, Refusal};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::error::{ControlError, Kind, Refusal};
 
 /// The media type of problem documents.
 pub const PROBLEM_JSON: &str = "application/problem+json";

@@ -1,6 +1,6 @@
 //! Random secrets, their digests, and comparing them in constant time.
 
-use control::error::ControlError;
+use api::error::ControlError;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 

@@ -11,14 +11,14 @@ use crate::routes;
 use crate::sessions::Sessions;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
-use control::error::ControlError;
-use control::events::unix_s;
+use api::error::ControlError;
 use control::manager::Manager;
-use control::uuid::Uuid;
+use records::events::unix_s;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Ends a server when it is dropped.
 pub type StopSender = tokio::sync::oneshot::Sender<()>;

@@ -5,9 +5,9 @@
 
 use crate::private_file;
 use crate::secret::{self, Digest};
-use control::api::Role;
-use control::error::ControlError;
-use control::events::unix_s;
+use api::Role;
+use api::error::ControlError;
+use records::events::unix_s;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

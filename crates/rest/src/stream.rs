@@ -6,13 +6,13 @@
 use crate::callers::Caller;
 use crate::problem::{Outcome, Problem};
 use crate::server::App;
+use api::error::Kind;
+use api::{EventView, Hello};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use control::api::{EventView, Hello};
-use control::error::Kind;
-use control::live::LiveEvent;
 use hyper::body::{Body as HttpBody, Frame};
+use records::live::LiveEvent;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,11 +1,11 @@
 //! The TLS side of the TCP listener: which versions, which certificate, and one of its own where none is given.
 
 use crate::server::TcpOptions;
-use control::error::ControlError;
-use control::events::unix_s;
+use api::error::ControlError;
 use pki::PkiError;
 use pki::certificate::{DAY_S, self_signed};
 use pki::files::replace_private;
+use records::events::unix_s;
 use rustls::ServerConfig;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

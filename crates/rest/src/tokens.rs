@@ -5,10 +5,10 @@
 
 use crate::private_file;
 use crate::secret::{self, Digest};
-use control::api::{Role, TokenCreate, TokenMade, TokenView};
-use control::error::ControlError;
-use control::events::unix_s;
-use control::names::{self, Named};
+use api::error::ControlError;
+use api::names::{self, Named};
+use api::{Role, TokenCreate, TokenMade, TokenView};
+use records::events::unix_s;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};

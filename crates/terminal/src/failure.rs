@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed: one sentence on stderr and an exit status.
 
-use control::client::ClientError;
-use control::error::{Cause, ControlError, Kind, Refusal};
+use api::client::ClientError;
+use api::error::{Cause, ControlError, Kind, Refusal};
 
 /// Exit status for a command line that makes no sense.
 pub const STATUS_USAGE: u8 = 2;

@@ -1,7 +1,7 @@
 //! Sizes, times and ranges as people write them.
 
 use crate::failure::{Failure, STATUS_USAGE};
-use control::options::Limit;
+use api::options::Limit;
 
 /// Reads a size: 512, 4KiB, 10GiB, 1T.
 ///

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const COLUMNS_MAX: usize = 100;
 
 /// Where documentation in the source becomes help or the API's description.
-const HELP: [&str; 4] = ["crates/hearth/src/cli.rs", "crates/terminal/src/evaluate.rs", "crates/control/src/api", "crates/rest/src/routes"];
+const HELP: [&str; 4] = ["crates/hearth/src/cli.rs", "crates/terminal/src/evaluate.rs", "crates/api/src", "crates/rest/src/routes"];
 
 /// Phrases, and what to write instead. The second part of each is apart, so that this file does not complain about itself.
 const PHRASES: [(&str, &str, &str); 12] = [

@@ -1,9 +1,9 @@
 //! Advice made so, and its forecast compared with what came.
 
 use super::Manager;
-use crate::api::{AdviceApplied, AdviceVerified, AdviceView, ObjectSet, PreloadView, Severity};
-use crate::error::ControlError;
-use crate::human;
+use api::error::ControlError;
+use api::human;
+use api::{AdviceApplied, AdviceVerified, AdviceView, ObjectSet, PreloadView, Severity};
 
 /// Blocks read again before a share is told: at 400 a share is off by five points at most, 19 times of 20.
 const AGAIN_MIN: f64 = 400.0;

@@ -1,12 +1,12 @@
 //! Advice for a pool as a whole: one SSD for all of its volumes.
 
 use super::Manager;
-use crate::api::{AdviceAsk, AdviceObject, AdvicePoint, AdviceView, TargetView};
-use crate::figures::Figures;
-use crate::insight::LoadNamed;
-use crate::insight::advising::{Asked, OBJECTS_MAX, advise, more_of, point, tell_objects, told_now};
 use analysis::advice::Point;
 use analysis::joint::{Share, joint, point_at, point_for};
+use api::{AdviceAsk, AdviceObject, AdvicePoint, AdviceView, TargetView};
+use datapath::figures::Figures;
+use insight::LoadNamed;
+use insight::advising::{Asked, OBJECTS_MAX, advise, more_of, point, tell_objects, told_now};
 
 /// A volume with less than this part of the reads that a cache can answer does not count.
 const COUNTS_PART: f64 = 0.01;

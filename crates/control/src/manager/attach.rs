@@ -31,19 +31,19 @@
 use super::pools::device;
 use super::work::wait_for;
 use super::{LiveVolume, Manager, Trouble};
-use crate::api::{Attach, Health, Severity};
-use crate::datapath::{Absence, Withdrawal};
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::mapped::{Leads, MappedFacts, Swapped};
-use crate::names::{self, Named};
-use crate::options::Options;
-use crate::state::{Attachment, BackingIdentity, Kept, VolumePhase, VolumeRecord};
-use crate::stats::VolumeStats;
-use crate::uuid::Uuid;
-use crate::words::Export;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::names::{self, Named};
+use api::options::Options;
+use api::stats::VolumeStats;
+use api::words::Export;
+use api::{Attach, Health, Severity};
+use datapath::mapped::{Leads, MappedFacts, Swapped};
+use datapath::{Absence, Withdrawal};
+use records::state::{Attachment, BackingIdentity, Kept, VolumePhase, VolumeRecord};
 use std::time::Duration;
 use types::{BLOCK_BYTES, Mode, SECTOR_BYTES, VOLUMES_MAX};
+use uuid::Uuid;
 
 /// How long a start waits for requests of a device's users that keep it from being led past hearth.
 const STEP_BACK_PATIENCE: Duration = Duration::from_secs(10);

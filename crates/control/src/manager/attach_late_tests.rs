@@ -4,7 +4,7 @@ use super::Manager;
 use super::attach_tests::{LV, attach, lab, leads_to_volume, next, trial, works};
 use super::tests::{add, started};
 use super::waiting::Watched;
-use crate::api::{Action, Health};
+use api::{Action, Health};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;

@@ -5,9 +5,9 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{create, started, world};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, Attach, Health, Severity, VolumeSet};
-use crate::error::ControlError;
-use crate::options::OptionsPatch;
+use api::error::ControlError;
+use api::options::OptionsPatch;
+use api::{Action, Answer, Attach, Health, Severity, VolumeSet};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -12,11 +12,11 @@
 
 use super::Manager;
 use super::pools::device;
-use crate::api::Severity;
-use crate::error::{ControlError, Kind};
-use crate::recognise::{Match, hardware};
-use crate::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumeRecord};
-use crate::uuid::Uuid;
+use api::Severity;
+use api::error::{ControlError, Kind};
+use records::recognise::{Match, hardware};
+use records::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumeRecord};
+use uuid::Uuid;
 
 /// Directories of names that belong to a place or a device, not to an order of discovery.
 const STABLE: [&str; 3] = ["/dev/disk/by-path/", "/dev/disk/by-id/", "/dev/mapper/"];

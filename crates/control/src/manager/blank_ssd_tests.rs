@@ -3,7 +3,7 @@
 use super::Manager;
 use super::fake::{Device, World};
 use super::tests::{DISK, SSD, add, started, world};
-use crate::api::{Action, Answer, Health, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeView};
+use api::{Action, Answer, Health, PoolCreate, PoolReplace, PoolSet, PoolView, VolumeView};
 
 const STABLE: &str = "/dev/disk/by-path/pci-0000:00:04.0-nvme-1";
 

@@ -4,14 +4,14 @@
 //! run is inspected as a whole, reading only. Both leave the names of pool and volumes free for other work: only who gives up the SSD has to wait.
 
 use super::{Claim, Manager};
-use crate::api::{Health, JobView, Severity};
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::jobs::{CheckedSoFar, Job, Work};
-use crate::names::Named;
-use crate::state::PoolRecord;
-use crate::uuid::Uuid;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::names::Named;
+use api::{Health, JobView, Severity};
+use records::jobs::{CheckedSoFar, Job, Work};
+use records::state::PoolRecord;
 use types::BLOCK_BYTES;
+use uuid::Uuid;
 
 /// Addresses and problems told by a failed check; further ones are counted.
 const TOLD_MAX: usize = 16;

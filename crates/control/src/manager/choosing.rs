@@ -1,11 +1,11 @@
 //! Which objects are meant: by name or number, kind and application.
 
 use super::Manager;
-use crate::api::{ObjectQuery, ObjectSet};
-use crate::error::ControlError;
-use crate::insight::Insight;
-use crate::insight::objects::Objects;
+use api::error::ControlError;
+use api::{ObjectQuery, ObjectSet};
 use applications::discovery::{Object, ObjectKind};
+use insight::Insight;
+use insight::objects::Objects;
 
 /// What the name of a table ends with that is one with its clustered index.
 const CLUSTERED: [&str; 2] = ["/PRIMARY", "/GEN_CLUST_INDEX"];

@@ -5,9 +5,9 @@
 //! under a volume that nobody else has heard of yet.
 
 use super::Manager;
-use crate::error::ControlError;
-use crate::names::Named;
-use crate::state::{PoolRecord, VolumeRecord};
+use api::error::ControlError;
+use api::names::Named;
+use records::state::{PoolRecord, VolumeRecord};
 use std::collections::BTreeMap;
 
 /// A kind and a name.

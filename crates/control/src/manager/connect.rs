@@ -5,12 +5,12 @@
 
 use super::Manager;
 use super::sessions::SessionSeen;
-use crate::api::{AppConnect, Connected, ConnectionView, Severity};
-use crate::error::ControlError;
-use crate::insight::hidden::hidden;
-use crate::state::ConnectionRecord;
+use api::error::ControlError;
+use api::{AppConnect, Connected, ConnectionView, Severity};
 use applications::discovery::{Application, ApplicationId, Evidence, Found, ServerNames};
 use catalogue::{Catalogue, Clients, Login, Reason, Server, Trouble};
+use insight::hidden::hidden;
+use records::state::ConnectionRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
@@ -169,7 +169,7 @@ impl Manager {
     }
 
     /// A volume that is to be looked at because of what its servers told.
-    pub(super) fn look_due_for_names(&self) -> Option<crate::insight::Look> {
+    pub(super) fn look_due_for_names(&self) -> Option<insight::Look> {
         let due = self.connections().looks_due.clone();
         for volume in due {
             let (look, is_watched) = {
@@ -289,7 +289,7 @@ fn application_of(record: &ConnectionRecord) -> Application {
     }
 }
 
-fn connected(told: &Catalogue, job: Option<crate::api::JobView>) -> Connected {
+fn connected(told: &Catalogue, job: Option<api::JobView>) -> Connected {
     let mut sentences = Vec::new();
     if !told.left_out.is_empty() {
         sentences.push(format!("Not asked, as they do not let this login in: {}.", told.left_out.join(", ")));

@@ -3,13 +3,13 @@
 use super::Manager;
 use super::connect::record_of;
 use super::fake::World;
-use crate::api::{Action, Answer, AppConnect, ConnectionView, PoolCreate, VolumeAdd};
-use crate::error::Kind;
-use crate::options::OptionsPatch;
-use crate::state::ConnectionRecord;
+use api::error::Kind;
+use api::options::OptionsPatch;
+use api::{Action, Answer, AppConnect, ConnectionView, PoolCreate, VolumeAdd};
 use applications::Engine;
 use applications::discovery::{Application, ApplicationId, Evidence};
 use catalogue::Clients;
+use records::state::ConnectionRecord;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

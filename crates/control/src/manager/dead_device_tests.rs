@@ -4,10 +4,10 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{carry_out, must, started};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, Done, Health, PoolCreate, PoolView, VolumeAdd, VolumeView};
-use crate::datapath::DeviceUse;
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Done, Health, PoolCreate, PoolView, VolumeAdd, VolumeView};
+use datapath::DeviceUse;
 use std::time::Instant;
 
 /// Pools `p` and `q`, each with two volumes that are block devices: `pa` over `/dev/pa` and so on.
@@ -56,7 +56,7 @@ fn remove(manager: &Manager, name: &str, drop_dirty: bool) -> Option<String> {
     }
     let Ok(Answer::Job(job)) = manager.handle(Action::JobShow { id: job.id }) else { panic!("it is remembered") };
     match job.state {
-        crate::api::JobState::Failed { error } => Some(error.to_string()),
+        api::JobState::Failed { error } => Some(error.to_string()),
         _ => None,
     }
 }
@@ -79,7 +79,7 @@ fn a_volume_whose_disk_cannot_flush_goes_and_says_what_is_lost() {
     assert_eq!(volume(&manager, "pa").health, Health::Stopped);
     assert!(!world.inside().saved.volumes.iter().any(|volume| volume.name == "pa" && volume.stopped_clean), "as after a crash");
     assert_eq!(remove(&manager, "pb", false), None);
-    let lost = |event: &crate::api::EventView| event.object == "pb" && event.message.contains("/dev/pb cannot flush");
+    let lost = |event: &api::EventView| event.object == "pb" && event.message.contains("/dev/pb cannot flush");
     assert!(manager.events_after(0).iter().any(lost));
     must(&manager, Action::PoolDestroy { name: "q".into(), force: true });
     assert!(world.inside().exports.is_empty(), "nothing is left of their block devices");

@@ -2,10 +2,10 @@
 
 use super::Manager;
 use super::pools::{SSD_BYTES_MIN, device};
-use crate::api::{DeviceState, DeviceView};
-use crate::datapath::FoundDevice;
-use crate::error::{ControlError, Kind};
-use crate::human;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::{DeviceState, DeviceView};
+use datapath::FoundDevice;
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, VOLUME_BYTES_MAX};
 

@@ -4,10 +4,10 @@
 use super::Manager;
 use super::fake::World;
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, DiskSet, Health, JobState, PoolCreate, PoolReplace, VolumeAdd, VolumeSet};
-use crate::error::ControlError;
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::error::ControlError;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, DiskCreate, DiskSet, Health, JobState, PoolCreate, PoolReplace, VolumeAdd, VolumeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,9 +3,9 @@
 use super::Manager;
 use super::fake::World;
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, DiskSet, DiskView, JobState, PoolCreate, PoolReplace, ShareAdd, VolumeAdd};
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, DiskCreate, DiskSet, DiskView, JobState, PoolCreate, PoolReplace, ShareAdd, VolumeAdd};
 use std::path::Path;
 use std::sync::Arc;
 use targets::Protocol;
@@ -53,7 +53,7 @@ fn create(manager: &Manager, name: &str, size_bytes: u64) -> Result<(), String> 
     wait(manager, manager.handle(Action::DiskCreate(create)))
 }
 
-fn wait(manager: &Manager, answer: Result<Answer, crate::error::ControlError>) -> Result<(), String> {
+fn wait(manager: &Manager, answer: Result<Answer, api::error::ControlError>) -> Result<(), String> {
     let id = match answer {
         Ok(Answer::Job(job)) => job.id,
         Ok(_) => return Ok(()),

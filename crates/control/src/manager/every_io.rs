@@ -5,12 +5,12 @@
 
 use super::Manager;
 use super::modelled::{Access, Ears, Fate, Hardware, STUCK, World};
-use crate::api::{Action, Answer, Health, JobState, PoolCreate, PoolImport, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
-use crate::error::ControlError;
-use crate::options::OptionsPatch;
-use crate::state::State;
-use crate::words::Export;
+use api::error::ControlError;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Health, JobState, PoolCreate, PoolImport, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use engine::api::Op;
+use records::state::State;
 use simulator::disk::media::Keep;
 use std::collections::BTreeMap;
 use std::path::Path;

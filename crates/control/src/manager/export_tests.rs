@@ -4,9 +4,9 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{add, carry_out, create, must, started, stopped_without_ssd, volume, world};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, DiskCreate, DiskSet, Health, VolumeSet};
-use crate::options::{Limit, OptionsPatch};
-use crate::words::Export;
+use api::options::{Limit, OptionsPatch};
+use api::words::Export;
+use api::{Action, Answer, DiskCreate, DiskSet, Health, VolumeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The exports of `v` that are there.

@@ -1,12 +1,12 @@
 //! Exports of a volume: all or none of a new one; of one that starts, all that can be.
 
 use super::{Manager, Trouble};
-use crate::api::{Health, Severity};
-use crate::datapath::{Absence, Withdrawal};
-use crate::error::ControlError;
-use crate::names::Named;
-use crate::state::VolumeRecord;
-use crate::words::Export;
+use api::error::ControlError;
+use api::names::Named;
+use api::words::Export;
+use api::{Health, Severity};
+use datapath::{Absence, Withdrawal};
+use records::state::VolumeRecord;
 use std::collections::BTreeMap;
 
 impl Manager {

@@ -4,29 +4,29 @@
 //! Only what is durable survives: formatted SSDs, what the log holds of each volume, what the backing devices hold. One block a
 //! volume stands for its data: clients write version numbers.
 
-use crate::datapath::{
+use api::error::{ControlError, Kind};
+use api::memory::MemoryLimit;
+use api::stats::{PoolStats, VolumeStats};
+use api::words::Export;
+use datapath::Piece;
+use datapath::figures::{Figures, VolumeFigures};
+use datapath::looking::{AddressMap, Cells, Explained};
+use datapath::mapped::MappedDevices;
+use datapath::{
     Absence, Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, DeviceUse, Exports, Facts, FoundDevice, Growth, Inspected,
     Life, Offer, Pending, PoolStarted, Pools, Records, Sample, StrayedFile, Taps, Volumes, WaitingFor, Waits, Warming, Withdrawal,
 };
-use crate::error::{ControlError, Kind};
-use crate::figures::{Figures, VolumeFigures};
-use crate::looking::{AddressMap, Cells, Explained};
-use crate::mapped::MappedDevices;
-use crate::memory::MemoryLimit;
-use crate::on_ssd::{self, Age, PoolCopy, Said};
-use crate::preload::Piece;
-use crate::ssd_content::SsdContent;
-use crate::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
-use crate::stats::{PoolStats, VolumeStats};
-use crate::uuid::Uuid;
-use crate::words::Export;
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
+use records::on_ssd::{self, Age, PoolCopy, Said};
+use records::ssd_content::SsdContent;
+use records::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use types::Mode;
+use uuid::Uuid;
 
 mod device;
 mod disks;

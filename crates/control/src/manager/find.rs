@@ -5,12 +5,12 @@
 use super::Manager;
 use super::start::Judged;
 use super::verdict::{self, Verdict};
-use crate::api::Severity;
-use crate::datapath::DeviceFacts;
-use crate::error::ControlError;
-use crate::mapped::Leads;
-use crate::recognise::{self, Recognised, recognise};
-use crate::state::{BackingIdentity, VolumeRecord};
+use api::Severity;
+use api::error::ControlError;
+use datapath::DeviceFacts;
+use datapath::mapped::Leads;
+use records::recognise::{self, Recognised, recognise};
+use records::state::{BackingIdentity, VolumeRecord};
 
 /// What came of looking for a volume's backing device.
 struct Looked {

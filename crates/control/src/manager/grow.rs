@@ -11,11 +11,11 @@
 //! Nothing behind the old end is cached, dirty or known to a client before the last step. A volume never shrinks: its clients were told that all of it is there.
 
 use super::{Manager, verdict};
-use crate::api::Severity;
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::names::Named;
-use crate::state::{ShareRecord, VolumeRecord};
+use api::Severity;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::names::Named;
+use records::state::{ShareRecord, VolumeRecord};
 use types::VOLUME_BYTES_MAX;
 
 impl Manager {

@@ -2,12 +2,12 @@
 
 use super::Manager;
 use super::fake::{Device, World};
-use crate::api::{Action, Answer, Health, PoolCreate, VolumeAdd, VolumeView};
-use crate::figures::Refused;
 use crate::manager::waiting::Watched;
-use crate::options::OptionsPatch;
-use crate::sampler::Sampler;
-use crate::words::Export;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Health, PoolCreate, VolumeAdd, VolumeView};
+use datapath::figures::Refused;
+use insight::sampler::Sampler;
 use std::path::Path;
 use std::sync::Arc;
 

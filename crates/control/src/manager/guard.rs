@@ -3,9 +3,9 @@
 //! Only what stands beside the data path may be guarded so. A reactor that panics ends the process: what it owns is in the kernel's hands.
 
 use super::{Manager, Trouble};
-use crate::api::{Health, Severity};
-use crate::error::ControlError;
-use crate::state::{PoolRecord, VolumeRecord};
+use api::error::ControlError;
+use api::{Health, Severity};
+use records::state::{PoolRecord, VolumeRecord};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -12,12 +12,12 @@
 use super::start::Judged;
 use super::verdict::Verdict;
 use super::{LivePool, LiveVolume, Manager};
-use crate::api::{Health, PoolFoundView, PoolImport, PoolView, Severity, VolumeFoundView};
-use crate::error::{ControlError, Kind};
-use crate::names::{self, Named};
-use crate::recognise::{Recognised, is_nameless, recognise};
-use crate::ssd_content::{Records, SsdContent};
-use crate::state::{PoolRecord, State, VolumeRecord};
+use api::error::{ControlError, Kind};
+use api::names::{self, Named};
+use api::{Health, PoolFoundView, PoolImport, PoolView, Severity, VolumeFoundView};
+use records::recognise::{Recognised, is_nameless, recognise};
+use records::ssd_content::{Records, SsdContent};
+use records::state::{PoolRecord, State, VolumeRecord};
 
 /// What an SSD holds, and what would become of it here.
 struct Plan {
@@ -236,7 +236,7 @@ impl Manager {
     fn take_device_for(&self, volume: &mut VolumeRecord, spec: &str) -> Result<bool, ControlError> {
         let facts = self.check_backing(spec, &volume.options, None)?;
         if facts.size_bytes < volume.size_bytes {
-            let (is, was) = (crate::human::bytes(facts.size_bytes), crate::human::bytes(volume.size_bytes));
+            let (is, was) = (api::human::bytes(facts.size_bytes), api::human::bytes(volume.size_bytes));
             let problem = format!("it has {is}, less than the {was} of the volume \"{}\"", volume.name);
             return Err(super::pools::device(spec, problem, "give the device that the volume lay on".into(), Kind::Conflict));
         }

@@ -4,9 +4,9 @@ use super::Manager;
 use super::fake::World;
 use super::tests::{DISK, SSD, add, create, started, world};
 use super::waiting::Watched;
-use crate::api::{Action, Answer, Health, PoolCreate, PoolFoundView, PoolImport, VolumeView};
-use crate::error::ControlError;
-use crate::state::State;
+use api::error::ControlError;
+use api::{Action, Answer, Health, PoolCreate, PoolFoundView, PoolImport, VolumeView};
+use records::state::State;
 use std::collections::BTreeMap;
 
 const DISK2: &str = "/disk2";

@@ -4,15 +4,15 @@
 //! for a volume that has just come.
 
 use super::Manager;
-use crate::api::Severity;
-use crate::insight::files::{Files, Unread};
-use crate::insight::saved::{Key, Saved};
-use crate::insight::{DeviceAsked, Known, Source, now_ms, same_device};
-use crate::uuid::Uuid;
+use api::Severity;
+use insight::files::{Files, Unread};
+use insight::saved::{Key, Saved};
+use insight::{DeviceAsked, Known, Source, now_ms, same_device};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -181,9 +181,9 @@ impl Manager {
 mod tests {
     use super::super::tests::{DISK, add, carry_out, create, started, world};
     use super::*;
-    use crate::api::{Action, Answer};
-    use crate::insight::saved::{Note, Of};
-    use crate::insight::{InsightOptions, Source};
+    use api::{Action, Answer};
+    use insight::saved::{Note, Of};
+    use insight::{InsightOptions, Source};
     use types::Mode;
 
     fn manager_in(directory: &Path) -> (Manager, Uuid) {

@@ -2,17 +2,17 @@
 
 use super::Manager;
 use super::fake::{CHECK_PARTS, Device, World};
-use crate::api::{
+use api::error::{ControlError, Kind};
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{
     Action, Answer, DeviceExamine, DeviceState, DeviceView, JobKind, JobState, JobView, PoolCreate, PoolReplace, Severity, VolumeAdd,
     VolumeSet, VolumeWarm,
 };
-use crate::error::{ControlError, Kind};
-use crate::options::OptionsPatch;
-use crate::uuid::Uuid;
-use crate::words::Export;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 const GIB: u64 = 1 << 30;
 
@@ -215,7 +215,7 @@ fn a_check_looks_at_every_part_and_others_work_meanwhile() {
     for action in [Action::PoolDestroy { name: "p".into(), force: true }, Action::PoolReplace { name: "p".into(), replace }] {
         assert_eq!(manager.handle(action).expect_err("the SSD is needed").kind(), Kind::Busy);
     }
-    let set = crate::api::PoolSet { content: Some("off".into()), on_blank_ssd: None };
+    let set = api::PoolSet { content: Some("off".into()), on_blank_ssd: None };
     manager.handle(Action::PoolSet { name: "p".into(), set }).expect("a check is no reason to wait");
     assert_eq!(
         manager.handle(Action::VolumeShow { name: "v".into() }).map(|answer| matches!(answer, Answer::Volume(v) if v.job.is_none())).ok(),

@@ -1,9 +1,9 @@
 //! What is known of objects that do not run, and what is wrong with those that do: shown as it is known, or as unknown.
 
 use super::{LiveVolume, Memory, Trouble};
-use crate::api::Health;
-use crate::figures::Refused;
-use crate::state::{PoolRecord, VolumeRecord};
+use api::Health;
+use datapath::figures::Refused;
+use records::state::{PoolRecord, VolumeRecord};
 
 /// Bytes that the backing device of a volume lacks, where the shards do not tell because it is not attached; `None`: not known.
 pub(super) fn dirty_of_volume(memory: &Memory, record: &VolumeRecord) -> Option<u64> {

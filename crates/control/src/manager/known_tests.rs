@@ -3,12 +3,12 @@
 use super::Manager;
 use super::fake::World;
 use super::tests::started;
-use crate::api::{Action, Answer, Health, PoolCreate, PoolView, VolumeAdd, VolumeView};
-use crate::error::ControlError;
-use crate::figures::Refused;
-use crate::options::OptionsPatch;
-use crate::sampler::Sampler;
-use crate::words::Export;
+use api::error::ControlError;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Health, PoolCreate, PoolView, VolumeAdd, VolumeView};
+use datapath::figures::Refused;
+use insight::sampler::Sampler;
 
 const SSD: &str = "/dev/ssd";
 const DISK: &str = "/dev/sda";

@@ -3,9 +3,9 @@
 use super::Manager;
 use super::fake::World;
 use super::tests::started;
-use crate::api::{Action, Answer, Health, PoolCreate, PoolSet, PoolView, VolumeAdd};
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Health, PoolCreate, PoolSet, PoolView, VolumeAdd};
 
 const MIB: u64 = 1 << 20;
 

@@ -7,13 +7,13 @@ use super::tests::{
     world,
 };
 use super::waiting::Watched;
-use crate::api::{Action, Health, PoolReplace, VolumeSet};
-use crate::datapath::{Life, Notice};
-use crate::options::OptionsPatch;
-use crate::state::VolumePhase;
-use crate::uuid::Uuid;
+use api::options::OptionsPatch;
+use api::{Action, Health, PoolReplace, VolumeSet};
+use datapath::{Life, Notice};
+use records::state::VolumePhase;
 use std::path::Path;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Without its SSD, a clean volume is served by its backing device, and never by what the SSD held before.
 #[test]
@@ -363,7 +363,7 @@ fn a_pool_that_does_not_come_up_is_left_alone() {
     must(&manager, add("v", DISK, "write-through"));
     manager.stop().expect("nothing fails");
     world.inside().saved.pools[0].degraded =
-        Some(crate::state::Degraded { reason: "of old".into(), since_unix_s: 1, dirty_is_good: false });
+        Some(records::state::Degraded { reason: "of old".into(), since_unix_s: 1, dirty_is_good: false });
     let manager = started(&world);
     assert_eq!(volume(&manager).map(|v| v.health), Some(Health::Degraded));
     let refused = carry_out(&manager, start_pool()).expect_err("nothing on it is believed");

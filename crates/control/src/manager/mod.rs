@@ -22,6 +22,7 @@ mod check;
 mod choosing;
 mod claims;
 mod connect;
+pub mod copies;
 mod devices;
 mod disks;
 mod exports;
@@ -29,9 +30,9 @@ mod find;
 mod grow;
 mod guard;
 mod import;
-mod insight;
 mod insight_saved;
 mod known;
+mod loads;
 mod new_exports;
 mod objects;
 mod own_ground;
@@ -42,7 +43,6 @@ mod pool_start;
 pub(crate) mod pools;
 pub mod preload;
 mod preload_objects;
-pub mod records;
 mod rename;
 mod replace;
 mod rescue;
@@ -117,22 +117,22 @@ mod tests;
 #[cfg(test)]
 mod wording_tests;
 
-use crate::api::{Action, Answer, Done, EventView, Health, Severity};
-use crate::datapath::{DataPath, Notice};
-use crate::error::ControlError;
-use crate::events::Events;
-use crate::figures::Refused;
-use crate::jobs::Jobs;
-use crate::live::{Live, LiveEvent};
-use crate::names::Named;
-use crate::on_ssd::PoolCopy;
-use crate::options::{Options, OptionsPatch};
 use crate::repeats::Repeats;
-use crate::state::{PoolRecord, State, VolumeRecord};
-use crate::store::Store;
-use crate::words::{Export, OnRestart};
 use ::history::History;
+use api::error::ControlError;
+use api::names::Named;
+use api::options::{Options, OptionsPatch};
+use api::words::{Export, OnRestart};
+use api::{Action, Answer, Done, EventView, Health, Severity};
 use claims::{Claim, Claims};
+use datapath::figures::Refused;
+use datapath::{DataPath, Notice};
+use records::events::Events;
+use records::jobs::Jobs;
+use records::live::{Live, LiveEvent};
+use records::on_ssd::PoolCopy;
+use records::state::{PoolRecord, State, VolumeRecord};
+use records::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -153,7 +153,7 @@ struct Shared {
     state_directory: String,
     newest: Mutex<sample::Newest>,
     repeats: Mutex<Repeats>,
-    insight: Mutex<crate::insight::Insight>,
+    insight: Mutex<insight::Insight>,
     watches: Mutex<insight_saved::Watches>,
     connections: Mutex<connect::Connections>,
     history: OnceLock<History>,
@@ -170,7 +170,7 @@ struct Shared {
     /// The stop under way.
     stop_watch: OnceLock<Arc<stop_watch::Watch>>,
     /// Who writes to which SSD what is known of its pool.
-    records: records::Turns,
+    copies: copies::Turns,
 }
 
 /// What is known now. Everything that must survive is in `state`.
@@ -239,7 +239,7 @@ struct LiveVolume {
     /// What its backing device refuses lately.
     refused: Option<Refused>,
     /// The daemon ends, and the device that it is attached to leads past hearth since.
-    left: Option<crate::state::Kept>,
+    left: Option<records::state::Kept>,
     /// It was told that there is swap on the device that it is attached to.
     swap_told: bool,
     /// What cannot be seen of that device lately, and was told.
@@ -310,7 +310,7 @@ impl Manager {
         let live = Live::default();
         let events = Events::new(live.clone());
         if let Some(warning) = loaded.warning {
-            events.note(crate::api::Severity::Error, "state", warning);
+            events.note(api::Severity::Error, "state", warning);
         }
         let pools = loaded.state.pools.iter().map(|p| (p.name.clone(), LivePool::new(Health::Starting))).collect();
         let volumes = loaded.state.volumes.iter().map(|v| (v.name.clone(), LiveVolume::new(Health::Starting))).collect();
@@ -345,7 +345,7 @@ impl Manager {
             restarts: OnceLock::new(),
             starting: starting::Starting::default(),
             stop_watch: OnceLock::new(),
-            records: records::Turns::default(),
+            copies: copies::Turns::default(),
         };
         Ok(Manager { shared: Arc::new(shared) })
     }

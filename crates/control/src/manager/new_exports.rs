@@ -10,11 +10,11 @@
 
 use super::volumes::{check_tls_names, unique_exports};
 use super::{Manager, Severity};
-use crate::datapath::Withdrawal;
-use crate::error::ControlError;
-use crate::options::Options;
-use crate::state::VolumeRecord;
-use crate::words::Export;
+use api::error::ControlError;
+use api::options::Options;
+use api::words::Export;
+use datapath::Withdrawal;
+use records::state::VolumeRecord;
 
 /// The difference between two lists of exports.
 pub(super) struct ExportChange {

@@ -2,24 +2,24 @@
 
 use super::Manager;
 use super::choosing::{Chosen, check_there_are, chosen, no_object, objects_in};
-use crate::api::{
+use api::error::ControlError;
+use api::names::Named;
+use api::object_rules::Rule;
+use api::{
     ApplicationView, BlindView, ConnectionView, DatabaseView, JobView, ObjectPoint, ObjectQuery, ObjectView, Severity, VolumeApplications,
 };
-use crate::error::ControlError;
-use crate::insight::changes::changes;
-use crate::insight::hidden::hidden;
-use crate::insight::objects::{Looked, Objects};
-use crate::insight::{Insight, Look, LookedAt};
-use crate::jobs::{Job, Work};
-use crate::names::Named;
-use crate::object_rules::Rule;
-use crate::uuid::Uuid;
 use applications::discovery::{Application, Discovery, Found};
+use insight::changes::changes;
+use insight::hidden::hidden;
+use insight::objects::{Looked, Objects};
+use insight::{Insight, Look, LookedAt};
+use records::jobs::{Job, Work};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::{BLOCK_BYTES, OnScan, Treatment};
+use uuid::Uuid;
 
 /// How much a look for names takes of the device.
 struct Pace {
@@ -228,7 +228,7 @@ impl Manager {
             self.check_has_objects(volume)?;
         }
         self.know_volumes();
-        let now_ms = crate::insight::now_ms();
+        let now_ms = insight::now_ms();
         let mut all: Vec<VolumeApplications> =
             objects_in(&self.insight(), volume).into_iter().map(|(name, objects)| told(name, objects, now_ms)).collect();
         for of in &mut all {
@@ -417,7 +417,7 @@ fn told(name: &str, objects: &Objects, now_ms: u64) -> VolumeApplications {
         Looked::Failed(_, problem) => ("failed", Some(problem.clone()), None),
     };
     let (unknown, all) = objects.unknown();
-    let used = |uses: crate::insight::objects::Uses| uses.read_blocks + uses.written_blocks;
+    let used = |uses: insight::objects::Uses| uses.read_blocks + uses.written_blocks;
     let found = objects.found();
     let blind = found.into_iter().flat_map(|found| &found.blind).map(|blind| BlindView {
         start_bytes: blind.bytes.start,

@@ -4,9 +4,9 @@
 use super::Manager;
 use super::fake::World;
 use super::tests::{DISK, SSD, add, create, started, world};
-use crate::api::{Action, Answer, Health, PoolReplace, PoolView, VolumeSet, VolumeView};
-use crate::options::OptionsPatch;
-use crate::state::State;
+use api::options::OptionsPatch;
+use api::{Action, Answer, Health, PoolReplace, PoolView, VolumeSet, VolumeView};
+use records::state::State;
 
 fn volume(manager: &Manager, name: &str) -> VolumeView {
     match manager.handle(Action::VolumeShow { name: name.into() }) {
@@ -106,10 +106,7 @@ fn what_is_dirty_on_the_ssd_is_never_dropped_whatever_an_older_state_says() {
             // A state that goes on by itself does not become newer by that.
             must(&manager, Action::VolumeStop { name: "v".into(), give_up: false, force: false });
             must(&manager, set_mode("v", "write-around"));
-            must(
-                &manager,
-                Action::PoolSet { name: "p".into(), set: crate::api::PoolSet { content: Some("off".into()), on_blank_ssd: None } },
-            );
+            must(&manager, Action::PoolSet { name: "p".into(), set: api::PoolSet { content: Some("off".into()), on_blank_ssd: None } });
             drop(manager.handle(Action::VolumeStart { name: "v".into() }));
             manager.write_due_records();
             assert_eq!(log_of(&world), before, "{life}: the SSD is as it was");

@@ -3,9 +3,9 @@
 
 use super::Manager;
 use super::pools::device;
-use crate::api::Severity;
-use crate::error::{ControlError, Kind};
-use crate::state::{PoolRecord, VolumeRecord};
+use api::Severity;
+use api::error::{ControlError, Kind};
+use records::state::{PoolRecord, VolumeRecord};
 use std::collections::BTreeSet;
 
 /// Looks between two looks for hearth's own files.
@@ -93,9 +93,9 @@ fn problem(volume: &str, way: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Action, Health, PoolCreate, VolumeAdd};
     use crate::manager::fake::World;
-    use crate::options::OptionsPatch;
+    use api::options::OptionsPatch;
+    use api::{Action, Health, PoolCreate, VolumeAdd};
     use std::path::Path;
     use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! What was: samples go into the history, and questions about it are answered.
 
 use super::Manager;
-use crate::api::{HistoryQuery, HistoryView, Sample, Severity};
-use crate::error::ControlError;
-use crate::series;
 use ::history::{History, HistoryError};
+use api::error::ControlError;
+use api::{HistoryQuery, HistoryView, Sample, Severity};
+use insight::series;
 
 /// Most points that one answer has, of all its series together.
 const POINTS_MAX: u32 = 5000;

@@ -1,9 +1,9 @@
 //! Whose the places of a volume are, for `why` and the map: objects, and the streams that passed by.
 
 use super::Manager;
-use crate::api::MapObject;
-use crate::human;
-use crate::insight::passed::Passed;
+use api::MapObject;
+use api::human;
+use insight::passed::Passed;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use types::{ObjectId, StreamClass};

@@ -2,11 +2,11 @@
 
 use super::Manager;
 use super::choosing::Chosen;
-use crate::api::{ObjectSet, PolicyDone, Severity};
-use crate::error::ControlError;
-use crate::human;
-use crate::insight::policies::{self, Wanted};
-use crate::object_rules::{RULES_MAX, Rule, RuleOf};
+use api::error::ControlError;
+use api::human;
+use api::object_rules::{RULES_MAX, Rule, RuleOf};
+use api::{ObjectSet, PolicyDone, Severity};
+use insight::policies::{self, Wanted};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use types::{Admit, ObjectWrites, OnScan, Treatment};

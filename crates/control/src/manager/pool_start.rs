@@ -6,10 +6,10 @@
 use super::Manager;
 use super::claims::WholePool;
 use super::waiting::SILENCE;
-use crate::api::{Health, Severity};
-use crate::error::{ControlError, Kind};
-use crate::names::Named;
-use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use api::error::{ControlError, Kind};
+use api::names::Named;
+use api::{Health, Severity};
+use records::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

@@ -23,21 +23,19 @@ use super::claims::WholePool;
 use super::guard::guarded;
 use super::work::is_silence;
 use super::{LivePool, Manager, Trouble};
-use crate::api::{Health, PoolCreate, PoolSet, PoolView, Severity};
-use crate::datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::memory;
-use crate::names::{self, Named};
-use crate::options::{self, SIZE_BYTES_MAX};
-use crate::recognise::{Recognised, recognise};
-use crate::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
-use crate::uuid::Uuid;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::memory;
+use api::names::{self, Named};
+use api::options::{self, SIZE_BYTES_MAX};
+use api::{Health, PoolCreate, PoolSet, PoolView, Severity};
+use datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
 use format::layout::SSD_BYTES_MAX;
+use records::recognise::{Recognised, recognise};
+use records::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use types::Content;
+use uuid::Uuid;
 
-/// RAM tier if nothing is said: enough to hold what is being proven for admission, small on any machine of today.
-pub const RAM_BYTES_DEFAULT: u64 = 256 << 20;
 /// Smallest RAM tier, if there is one: a block for each shard, and some more to make it worth its name.
 pub const RAM_BYTES_MIN: u64 = 4 << 20;
 /// Smallest part of an SSD worth a pool: superblock, checkpoint and a few segments for each shard.
@@ -47,7 +45,7 @@ impl Manager {
     pub(super) fn pool_create(&self, create: &PoolCreate) -> Result<PoolView, ControlError> {
         names::check(Named::Pool, &create.name)?;
         check_sizes(create)?;
-        self.check_memory(&create.name, create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT))?;
+        self.check_memory(&create.name, create.ram_bytes.unwrap_or(memory::RAM_BYTES_DEFAULT))?;
         let content = create.content.as_deref().map(options::content).transpose()?.unwrap_or_default();
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
@@ -60,7 +58,7 @@ impl Manager {
             uuid: Uuid::new_v4(),
             ssd: create.ssd.clone(),
             size_bytes: create.size_bytes,
-            ram_bytes: create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT),
+            ram_bytes: create.ram_bytes.unwrap_or(memory::RAM_BYTES_DEFAULT),
             content,
             phase: PoolPhase::Creating,
             session: 0,
@@ -255,7 +253,7 @@ impl Manager {
             let remedy = format!("give at most --size {}", size_option(SSD_BYTES_MAX));
             return Err(device(&create.ssd, problem, remedy, Kind::Conflict));
         }
-        self.check_index_fits(&create.name, ssd_bytes, create.ram_bytes.unwrap_or(RAM_BYTES_DEFAULT), content).map_err(
+        self.check_index_fits(&create.name, ssd_bytes, create.ram_bytes.unwrap_or(memory::RAM_BYTES_DEFAULT), content).map_err(
             |(problem, most_bytes)| {
                 let fits = |content| memory::ssd_bytes_for(most_bytes, content);
                 let remedy = match fits(content) {
@@ -599,7 +597,7 @@ impl Manager {
             memory.volumes.remove(&v.name);
         });
         drop(memory);
-        self.forget_history(&crate::series::pool_object(&record.name));
+        self.forget_history(&insight::series::pool_object(&record.name));
         self.events().note(Severity::Info, &record.name, "pool destroyed");
         Ok(())
     }

@@ -5,17 +5,18 @@
 
 use super::Manager;
 use super::claims::Claim;
-use crate::api::{JobView, Severity, VolumeWarm};
-use crate::error::ControlError;
-use crate::human;
-use crate::jobs::{Job, LOOK, Work};
-use crate::names::Named;
-use crate::preload::{Allowed, Asked, Note, Pace, Plan, Seen};
-use crate::state::VolumeRecord;
-use crate::uuid::Uuid;
+use api::error::ControlError;
+use api::human;
+use api::names::Named;
+use api::{JobView, Severity, VolumeWarm};
+use insight::preload::{Allowed, Note, Pace, Plan, Seen};
+use records::jobs::Asked;
+use records::jobs::{Job, LOOK, Work};
+use records::state::VolumeRecord;
 use runtime::Histogram;
 use std::ops::Range;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// How often the pace looks at clients.
 const PACE_LOOK: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });

@@ -5,12 +5,11 @@
 use super::Manager;
 use super::choosing::Chosen;
 use super::policies::check_says_which;
-use crate::api::{AdviceView, ObjectPreload, ObjectSet, PreloadView};
-use crate::error::ControlError;
-use crate::human;
-use crate::insight::objects::Objects;
 use analysis::Kept;
 use analysis::regions::by_gain;
+use api::error::ControlError;
+use api::{AdviceView, ObjectPreload, ObjectSet, PreloadView};
+use insight::objects::Objects;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use types::{Admit, BLOCK_BYTES};
@@ -109,20 +108,12 @@ impl Manager {
     }
 }
 
-impl PreloadView {
-    /// In a sentence.
-    pub fn sentence(&self) -> String {
-        let (bytes, pieces) = (human::bytes(self.bytes), types::counted(self.ranges, "piece"));
-        format!("{bytes} in {pieces} of {} enter the cache: as much is written to the SSD at most.", self.volume)
-    }
-}
-
 fn bytes_of(blocks: &Range<u64>) -> Range<u64> {
     blocks.start * BLOCK_BYTES..blocks.end * BLOCK_BYTES
 }
 
 /// Blocks, ascending, that policies keep out of the cache.
-fn kept_out(objects: &Objects, rules: &[crate::object_rules::Rule]) -> Vec<Range<u64>> {
+fn kept_out(objects: &Objects, rules: &[api::object_rules::Rule]) -> Vec<Range<u64>> {
     let ranges = objects.ranges(rules).into_iter().filter(|(_, treatment)| treatment.admit() == Admit::Never);
     ranges.map(|(bytes, _)| bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES)).collect()
 }

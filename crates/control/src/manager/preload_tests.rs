@@ -2,10 +2,10 @@
 
 use super::Manager;
 use super::fake::World;
-use crate::api::{Action, Answer, JobKind, JobState, JobView, PoolCreate, VolumeAdd, VolumeWarm};
-use crate::error::{ControlError, Kind};
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::error::{ControlError, Kind};
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, JobKind, JobState, JobView, PoolCreate, VolumeAdd, VolumeWarm};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;

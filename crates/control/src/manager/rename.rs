@@ -6,11 +6,11 @@
 //! | 1. save it under the new name | brings it up under the new name |
 
 use super::{LiveVolume, Manager};
-use crate::api::{Health, Severity};
-use crate::error::ControlError;
-use crate::names::{self, Named};
-use crate::series;
-use crate::state::{VolumePhase, VolumeRecord};
+use api::error::ControlError;
+use api::names::{self, Named};
+use api::{Health, Severity};
+use insight::series;
+use records::state::{VolumePhase, VolumeRecord};
 
 impl Manager {
     /// Gives a volume that nobody uses another name. If it runs, it stops for a moment.

@@ -3,9 +3,9 @@
 use super::Manager;
 use super::fake::World;
 use super::tests::{DISK, add, carry_out, create, every_step, must, started, with_dirty_volume, world};
-use crate::api::{Action, Answer, Health, ShareAdd, VolumeSet, VolumeView};
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Health, ShareAdd, VolumeSet, VolumeView};
 use targets::Protocol;
 
 fn shown(manager: &Manager, name: &str) -> Option<VolumeView> {

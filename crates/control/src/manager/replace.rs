@@ -13,11 +13,11 @@
 
 use super::Manager;
 use super::claims::WholePool;
-use crate::api::{JobView, PoolCreate, PoolReplace, Severity};
-use crate::error::ControlError;
-use crate::jobs::{Job, Work};
-use crate::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
-use crate::uuid::Uuid;
+use api::error::ControlError;
+use api::{JobView, PoolCreate, PoolReplace, Severity};
+use records::jobs::{Job, Work};
+use records::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use uuid::Uuid;
 
 impl Manager {
     pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<JobView, ControlError> {
@@ -30,12 +30,12 @@ impl Manager {
         {
             let problem = format!("it carries the disk \"{}\"", disk.name);
             let remedy = "copy what is on the pool's disks, and remove them with `hearth disk remove`".to_string();
-            return Err(super::pools::device(&old.ssd, problem, remedy, crate::error::Kind::Conflict));
+            return Err(super::pools::device(&old.ssd, problem, remedy, api::error::Kind::Conflict));
         }
         if let Some(disk) = disks.first().filter(|_| self.is_place_of(&replace.ssd, name) && self.has_blank_ssd(&old)) {
             let problem = format!("it is blank: it was wiped, or is another one; the disk \"{}\" was on the pool's SSD", disk.name);
             let remedy = "reconnect the right SSD; if that is lost for good, remove the pool's disks with `hearth disk remove`".to_string();
-            return Err(super::pools::device(&old.ssd, problem, remedy, crate::error::Kind::Conflict));
+            return Err(super::pools::device(&old.ssd, problem, remedy, api::error::Kind::Conflict));
         }
         if !matches!(old.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
             return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });

@@ -12,10 +12,10 @@
 
 use super::Manager;
 use super::verdict::Verdict;
-use crate::datapath::Withdrawal;
-use crate::error::ControlError;
 use crate::rescue;
-use crate::state::VolumeRecord;
+use api::error::ControlError;
+use datapath::Withdrawal;
+use records::state::VolumeRecord;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take for what a killed daemon had asked of a disk: until then that is in use.

@@ -4,11 +4,11 @@
 //! preload and a check go on at the place they had reached.
 
 use super::Manager;
-use crate::api::{JobState, JobView, PoolReplace, Severity};
-use crate::error::ControlError;
-use crate::jobs::{Job, Work};
-use crate::names::Named;
-use crate::state::VolumeRecord;
+use api::error::ControlError;
+use api::names::Named;
+use api::{JobState, JobView, PoolReplace, Severity};
+use records::jobs::{Job, Work};
+use records::state::VolumeRecord;
 use types::Mode;
 
 impl Manager {

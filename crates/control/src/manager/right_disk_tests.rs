@@ -4,9 +4,9 @@ use super::Manager;
 use super::fake::World;
 use super::tests::started;
 use super::waiting::Watched;
-use crate::api::{Action, Answer, Done, Health, PoolCreate, VolumeAdd, VolumeSet, VolumeView};
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Done, Health, PoolCreate, VolumeAdd, VolumeSet, VolumeView};
 use std::collections::BTreeMap;
 
 const SSD: &str = "/dev/ssd";
@@ -313,7 +313,7 @@ fn a_device_beyond_64_tib_is_refused_wherever_it_enters() {
         let manager = two(&world, mode);
         told(&manager, stop("a"));
         size(beyond);
-        let refused = |error: crate::error::ControlError| error.refusal().to_string();
+        let refused = |error: api::error::ControlError| error.refusal().to_string();
         let at_start = refused(manager.handle(start("a")).expect_err("it is too large"));
         assert!(at_start.contains("more than the 64 TiB that a volume can have"), "{at_start}");
         let set = VolumeSet { accept_backing: true, ..VolumeSet::default() };

@@ -1,10 +1,10 @@
 //! One look at everything each second: kept as the newest sample, and told to whoever listens.
 
 use super::{LiveVolume, Manager, known};
-use crate::api::{DiskView, Health, Sample, Severity};
-use crate::figures::{Figures, Refused};
-use crate::live::LiveEvent;
-use crate::sampler::{DiskFacts, Facts, Notable, PoolFacts, Sampler, VolumeFacts};
+use api::{DiskView, Health, Sample, Severity};
+use datapath::figures::{Figures, Refused};
+use insight::sampler::{DiskFacts, Facts, Notable, PoolFacts, Sampler, VolumeFacts};
+use records::live::LiveEvent;
 use std::sync::Arc;
 
 /// The newest.

@@ -2,8 +2,8 @@
 
 use super::Manager;
 use super::connect::{Of, login_of};
-use crate::state::ConnectionRecord;
 use catalogue::{Session, Sessions, Trouble};
+use records::state::ConnectionRecord;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -7,9 +7,9 @@
 use super::shares::{LiveShare, share_name};
 use super::waiting::WaitingByName;
 use super::{Manager, Trouble};
-use crate::api::Severity;
-use crate::names::Named;
-use crate::state::{ShareRecord, VolumeRecord};
+use api::Severity;
+use api::names::Named;
+use records::state::{ShareRecord, VolumeRecord};
 use std::collections::BTreeMap;
 use targets::{Look, Protocol};
 

@@ -15,10 +15,10 @@
 //! from being served: it is told, and tried again.
 
 use super::{Manager, Trouble};
-use crate::api::{Severity, ShareAdd, ShareView};
-use crate::error::ControlError;
-use crate::names::Named;
-use crate::state::{ShareRecord, VolumeRecord};
+use api::error::ControlError;
+use api::names::Named;
+use api::{Severity, ShareAdd, ShareView};
+use records::state::{ShareRecord, VolumeRecord};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use targets::{Offered, Protocol, Server, names};
 

@@ -3,10 +3,10 @@
 use super::Manager;
 use super::fake::World;
 use super::share_watch::WatchedShares;
-use crate::api::{Action, Answer, DiskCreate, DiskSet, EventView, JobState, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
-use crate::error::{ControlError, Kind};
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::error::{ControlError, Kind};
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, DiskCreate, DiskSet, EventView, JobState, PoolCreate, Severity, ShareAdd, ShareView, VolumeAdd};
 use std::sync::Arc;
 use targets::Protocol;
 

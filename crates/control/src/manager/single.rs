@@ -12,12 +12,12 @@
 //! | 1. save it as not stopped and, once its device was judged, what that means | brings it up |
 
 use super::{LiveVolume, Manager, Trouble};
-use crate::api::{Health, Severity};
-use crate::datapath::Withdrawal;
-use crate::error::ControlError;
-use crate::human;
-use crate::names::Named;
-use crate::state::{VolumePhase, VolumeRecord};
+use api::error::ControlError;
+use api::human;
+use api::names::Named;
+use api::{Health, Severity};
+use datapath::Withdrawal;
+use records::state::{VolumePhase, VolumeRecord};
 
 impl Manager {
     /// Starts a volume that does not run; one that lost its backing device, or was left alone with it, is brought down first.

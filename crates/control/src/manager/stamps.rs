@@ -5,8 +5,8 @@
 //! Noted is what was seen last, not the most that was ever seen: a client may make a new file system, or set its clock.
 
 use super::Manager;
-use crate::recognise::difference;
-use crate::state::{BackingIdentity, Fact};
+use records::recognise::difference;
+use records::state::{BackingIdentity, Fact};
 use std::collections::BTreeMap;
 
 /// What a file system only ever counts up. Not here: mount counts (a check of the file system sets them back) and numbers of free
@@ -82,7 +82,7 @@ impl Manager {
             }
             let saved = self.change(|state| {
                 // It may have been removed, stopped or given another device meanwhile.
-                let same = |v: &&mut crate::state::VolumeRecord| v.uuid == volume.uuid && v.identity.fixed == volume.identity.fixed;
+                let same = |v: &&mut records::state::VolumeRecord| v.uuid == volume.uuid && v.identity.fixed == volume.identity.fixed;
                 if let Some(volume) = state.volume_mut(&volume.name).filter(same) {
                     volume.noted = noted;
                 }

@@ -2,8 +2,8 @@
 
 use super::verdict::Verdict;
 use super::{Manager, Trouble};
-use crate::api::Severity;
-use crate::state::{BackingIdentity, PoolRecord, VolumeRecord};
+use api::Severity;
+use records::state::{BackingIdentity, PoolRecord, VolumeRecord};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

@@ -5,11 +5,11 @@
 
 use super::stop_watch::{STOP_LIMIT, Step, Watch};
 use super::{Manager, stamps};
-use crate::api::{Health, Severity};
-use crate::datapath::Withdrawal;
-use crate::error::ControlError;
-use crate::jobs::LOOK;
-use crate::state::{BackingIdentity, Kept, VolumeRecord};
+use api::error::ControlError;
+use api::{Health, Severity};
+use datapath::Withdrawal;
+use records::jobs::LOOK;
+use records::state::{BackingIdentity, Kept, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -181,11 +181,11 @@ impl Manager {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Action, PoolCreate, PoolReplace, VolumeAdd};
-    use crate::datapath::DeviceUse;
     use crate::manager::fake::World;
-    use crate::options::OptionsPatch;
-    use crate::state::State;
+    use api::options::OptionsPatch;
+    use api::{Action, PoolCreate, PoolReplace, VolumeAdd};
+    use datapath::DeviceUse;
+    use records::state::State;
     use std::time::Instant;
 
     /// A daemon with two pools: `p` with the volumes `v` and `w`, `q` with `x`; all write-back.
@@ -290,7 +290,7 @@ mod tests {
     fn what_does_not_even_give_way_is_left_when_the_limit_is_over() {
         let (world, manager, _, clean) = stop_while(&[backing("v", "p")], true);
         assert_eq!(clean, ["x"]);
-        let late = |event: &crate::api::EventView| event.object == "p" && event.message.contains("is not stopped after");
+        let late = |event: &api::EventView| event.object == "p" && event.message.contains("is not stopped after");
         assert!(manager.events_after(0).iter().any(late));
         // So that its thread ends.
         world.inside().hanging.clear();

@@ -4,10 +4,10 @@
 //! goes on. What cannot be helped by that, such as a system call that hangs, ends with the limit.
 
 use super::Manager;
-use crate::api::Severity;
-use crate::datapath::{DeviceUse, WaitingFor};
-use crate::error::{ControlError, Kind};
-use crate::human;
+use api::Severity;
+use api::error::{ControlError, Kind};
+use api::human;
+use datapath::{DeviceUse, WaitingFor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -186,7 +186,7 @@ impl Manager {
     }
 
     fn tell_stop(&self, watch: &Watch, waiting: &[WaitingFor]) {
-        let job = |job: std::sync::Arc<crate::jobs::Job>| format!("job {} ({} of {})", job.id(), job.work().kind().word(), job.object());
+        let job = |job: std::sync::Arc<records::jobs::Job>| format!("job {} ({} of {})", job.id(), job.work().kind().word(), job.object());
         let jobs: Vec<String> = self.running_jobs().into_iter().map(job).collect();
         let sentences = watch.sentences(waiting, &jobs);
         sentences.iter().for_each(|sentence| tracing::info!("stopping: {sentence}"));

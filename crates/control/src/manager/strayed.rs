@@ -2,10 +2,10 @@
 //! file is gone for good once it is let go. So it is told at once, and nobody lets it go by mistake.
 
 use super::{Manager, Trouble};
-use crate::api::{Health, Severity};
-use crate::datapath::StrayedFile;
-use crate::error::{ControlError, Kind};
-use crate::state::{PoolRecord, VolumeRecord};
+use api::error::{ControlError, Kind};
+use api::{Health, Severity};
+use datapath::StrayedFile;
+use records::state::{PoolRecord, VolumeRecord};
 use std::collections::BTreeMap;
 
 /// What was told of such files, by volume and by pool.
@@ -139,9 +139,9 @@ fn of_ssd(pool: &PoolRecord, file: &StrayedFile) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Action, Answer, PoolCreate, PoolReplace, VolumeAdd};
     use crate::manager::fake::World;
-    use crate::options::OptionsPatch;
+    use api::options::OptionsPatch;
+    use api::{Action, Answer, PoolCreate, PoolReplace, VolumeAdd};
     use std::path::Path;
     use std::sync::Arc;
 

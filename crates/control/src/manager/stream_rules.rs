@@ -1,11 +1,11 @@
 //! Rules for streams: whose requests are a backup, a scan, or the application's whatever they look like.
 
 use super::Manager;
-use crate::api::{StreamRuleNew, StreamRuleView, StreamRules};
-use crate::error::ControlError;
-use crate::state::StreamRule;
+use api::error::ControlError;
+use api::{StreamRuleNew, StreamRuleView, StreamRules};
 use applications::streams::rules::RULES_MAX;
 use applications::streams::{Rule, Rules, Subject};
+use records::state::StreamRule;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use types::StreamClass;
@@ -167,7 +167,7 @@ impl Manager {
         };
         let due = self.insight().witnesses_due(&places);
         for name in due {
-            let opened = device_of(&places[&name]).and_then(|(major, minor)| crate::insight::Witness::open(major, minor));
+            let opened = device_of(&places[&name]).and_then(|(major, minor)| insight::Witness::open(major, minor));
             self.insight().set_witness(&name, opened);
         }
     }

@@ -2,13 +2,11 @@
 
 use super::Manager;
 use super::fake::{Device, World};
-use crate::api::{
-    Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm,
-};
-use crate::datapath::{Life, Notice};
-use crate::error::ControlError;
-use crate::options::OptionsPatch;
-use crate::words::Export;
+use api::error::ControlError;
+use api::options::OptionsPatch;
+use api::words::Export;
+use api::{Action, Answer, Health, JobState, JobView, PoolCreate, PoolReplace, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
+use datapath::{Life, Notice};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

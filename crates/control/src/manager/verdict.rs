@@ -1,9 +1,9 @@
 //! Is the backing device still the one it was (C6)? A pure decision over what was remembered and what is found.
 
 use super::stamps;
-use crate::human;
-use crate::recognise::{self, Match, Recognised, recognise};
-use crate::state::{BackingIdentity, Fact, VolumeRecord};
+use api::human;
+use records::recognise::{self, Match, Recognised, recognise};
+use records::state::{BackingIdentity, Fact, VolumeRecord};
 use types::VOLUME_BYTES_MAX;
 
 /// What to do with a volume at a start.
@@ -112,7 +112,7 @@ fn first_difference(before: &[Fact], now: &[Fact]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::samples;
+    use records::state::samples;
 
     fn facts(pairs: &[(&str, &str)]) -> Vec<Fact> {
         pairs.iter().map(|(name, value)| Fact { name: (*name).into(), value: (*value).into() }).collect()

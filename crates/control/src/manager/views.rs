@@ -1,11 +1,11 @@
 //! Looking: lists, shows and counters. Nothing here waits for a device or an operation.
 
 use super::{LivePool, LiveVolume, Manager, Memory, grow, known};
-use crate::api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
-use crate::error::ControlError;
-use crate::figures::Figures;
-use crate::state::{PoolRecord, VolumeRecord};
-use crate::stats::{PoolStats, VolumeStats};
+use api::error::ControlError;
+use api::stats::{PoolStats, VolumeStats};
+use api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
+use datapath::figures::Figures;
+use records::state::{PoolRecord, VolumeRecord};
 
 impl Manager {
     pub(super) fn daemon_view(&self) -> DaemonView {

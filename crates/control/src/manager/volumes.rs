@@ -27,18 +27,18 @@
 
 use super::pools::device;
 use super::{LiveVolume, Manager, known, verdict};
-use crate::api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView};
-use crate::datapath::DeviceFacts;
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::jobs::Work;
-use crate::names::{self, Named};
-use crate::options::Options;
-use crate::sectors;
-use crate::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
-use crate::uuid::Uuid;
-use crate::words::Export;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::names::{self, Named};
+use api::options::Options;
+use api::words::Export;
+use api::{Answer, Done, Health, JobView, Severity, VolumeAdd, VolumeSet, VolumeView};
+use datapath::DeviceFacts;
+use datapath::sectors;
+use records::jobs::Work;
+use records::state::{BackingIdentity, PoolRecord, VolumePhase, VolumeRecord};
 use types::{BLOCK_BYTES, Mode, OnSsdLoss, VOLUME_BYTES_MAX, VOLUMES_MAX};
+use uuid::Uuid;
 
 impl Manager {
     pub(super) fn volume_add(&self, add: &VolumeAdd) -> Result<VolumeView, ControlError> {

@@ -6,9 +6,9 @@ use super::pool_start::LostSsds;
 use super::strayed::Strays;
 use super::verdict::Verdict;
 use super::{Manager, Trouble};
-use crate::api::{Health, Severity};
-use crate::names::Named;
-use crate::state::{VolumePhase, VolumeRecord};
+use api::names::Named;
+use api::{Health, Severity};
+use records::state::{VolumePhase, VolumeRecord};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -192,7 +192,7 @@ impl Manager {
     }
 
     /// The device of a running volume may be back. `false`: it is not.
-    fn go_on(&self, volume: &VolumeRecord) -> Result<bool, crate::error::ControlError> {
+    fn go_on(&self, volume: &VolumeRecord) -> Result<bool, api::error::ControlError> {
         let judged = self.judge_all(std::slice::from_ref(volume));
         let there = self.volume_record(&volume.name)?;
         match judged.get(&volume.name) {

@@ -1,10 +1,10 @@
 //! What the data path reports by itself.
 
 use super::{Manager, Trouble};
-use crate::api::{Health, Severity};
-use crate::datapath::{Life, Notice};
-use crate::events::unix_s;
-use crate::state::{Degraded, State, VolumeRecord};
+use api::{Health, Severity};
+use datapath::{Life, Notice};
+use records::events::unix_s;
+use records::state::{Degraded, State, VolumeRecord};
 use std::time::Duration;
 use types::OnSsdLoss;
 

@@ -2,14 +2,14 @@
 
 use super::Manager;
 use super::why_told::{self, Asked, ago};
-use crate::api::{Health, MAP_CELLS_MAX, MapView, RecentRequest, Run, WHY_BYTES_MAX, WhyView};
-use crate::error::ControlError;
-use crate::human;
-use crate::looking::{Cells, Explained};
-use crate::state::VolumeRecord;
+use api::error::ControlError;
+use api::human;
+use api::{Health, MAP_CELLS_MAX, MapView, RecentRequest, Run, WHY_BYTES_MAX, WhyView};
+use datapath::looking::{Cells, Explained};
 use engine::api::{Op, Outcome};
 use engine::shard::{BlockFacts, Kept};
 use engine::trail::Recent;
+use records::state::VolumeRecord;
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, BypassReason, EXTENT_BYTES, SECTOR_BYTES};
 
@@ -200,8 +200,8 @@ fn told(record: &VolumeRecord, recent: &Recent) -> RecentRequest {
 mod tests {
     use super::super::fake::World;
     use super::*;
-    use crate::api::{Action, Answer, PoolCreate, VolumeAdd};
-    use crate::options::OptionsPatch;
+    use api::options::OptionsPatch;
+    use api::{Action, Answer, PoolCreate, VolumeAdd};
     use engine::shard::{DirtyExtent, Form, Hits};
     use std::path::Path;
     use std::sync::Arc;

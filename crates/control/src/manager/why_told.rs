@@ -1,11 +1,11 @@
 //! The sentences of `why`: what an administrator wants to know of a range, in a few words.
 
-use crate::human;
-use crate::looking::{Explained, touches};
-use crate::options::Options;
-use crate::state::VolumeRecord;
+use api::human;
+use api::options::Options;
+use datapath::looking::{Explained, touches};
 use engine::api::{Op, Outcome};
 use engine::trail::Recent;
+use records::state::VolumeRecord;
 use types::{Admission, BLOCK_BYTES, BLOCK_SECTORS, BypassReason, Mode};
 
 /// What was asked, of which volume.
@@ -263,9 +263,9 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{BackingIdentity, VolumePhase};
-    use crate::uuid::Uuid;
     use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
+    use records::state::{BackingIdentity, VolumePhase};
+    use uuid::Uuid;
 
     const SECOND: u64 = 1_000_000_000;
 

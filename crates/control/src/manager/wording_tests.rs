@@ -2,8 +2,8 @@
 
 use super::Manager;
 use super::fake::World;
-use crate::api::{Action, Answer, JobState, PoolCreate, PoolSet, VolumeAdd, VolumeSet};
-use crate::options::{Limit, OptionsPatch};
+use api::options::{Limit, OptionsPatch};
+use api::{Action, Answer, JobState, PoolCreate, PoolSet, VolumeAdd, VolumeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ fn a_change_says_what_changed_or_that_nothing_did() {
 fn new_exports_alone_are_a_change() {
     let (_, manager) = with_volume("write-through");
     let options = OptionsPatch { dirty_limit: Some(Limit::Off), ..OptionsPatch::default() };
-    let set = VolumeSet { options, exports: Some(vec![crate::words::Export::NBD]), ..VolumeSet::default() };
+    let set = VolumeSet { options, exports: Some(vec![api::words::Export::NBD]), ..VolumeSet::default() };
     let Ok(Answer::Done(done)) = manager.handle(Action::VolumeSet { name: "v".into(), set }) else { panic!("it is done") };
     let told = done.summary.expect("it says what it did");
     assert!(told.contains("nbd") && !told.contains("unchanged") && !told.ends_with("; "), "{told}");

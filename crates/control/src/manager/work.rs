@@ -2,16 +2,16 @@
 
 use super::claims::Claim;
 use super::{Manager, Trouble};
-use crate::api::{Health, JobView, Severity};
-use crate::datapath::{DeviceUse, Pending};
-use crate::error::ControlError;
-use crate::jobs::{Job, LOOK, Work};
-use crate::state::{VolumePhase, VolumeRecord};
-use crate::stats::VolumeStats;
-use crate::uuid::Uuid;
+use api::error::ControlError;
+use api::stats::VolumeStats;
+use api::{Health, JobView, Severity};
+use datapath::{DeviceUse, Pending};
+use records::jobs::{Job, LOOK, Work};
+use records::state::{VolumePhase, VolumeRecord};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::Mode;
+use uuid::Uuid;
 
 /// How long users of a volume have to close it when what they waited for has failed: a process has to come to its end.
 const CLOSES_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
@@ -158,7 +158,7 @@ impl Manager {
     /// Finishes, in the background, what a start found begun: a volume that left write-back with dirty data.
     pub(super) fn destage_leftovers(&self, volume: VolumeRecord) {
         let name = volume.name.clone();
-        let Ok(claim) = self.claim(&[(crate::names::Named::Volume, &name)], "the end of an interrupted mode change") else {
+        let Ok(claim) = self.claim(&[(api::names::Named::Volume, &name)], "the end of an interrupted mode change") else {
             return;
         };
         if let Err(error) = self.finish_mode_change(volume, claim) {
@@ -265,7 +265,7 @@ impl Manager {
         }
         self.change(|state| state.volumes.retain(|v| v.name != volume.name))?;
         self.memory().volumes.remove(&volume.name);
-        self.forget_history(&crate::series::volume_object(&volume.name));
+        self.forget_history(&insight::series::volume_object(&volume.name));
         Ok(())
     }
 

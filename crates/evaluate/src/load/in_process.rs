@@ -1,7 +1,7 @@
 //! The same load without any device in between: the requests go to the cache as an export's do, in the process and on the thread that serves them. What no
 //! block device of a small machine can carry (vdbench's RD2: hundreds of thousands of reads of 16 KiB a second, all of them from RAM) is measured so.
 //!
-//! What serves is the daemon's own data path ([`control::real::Machine`]): as many threads, shards and pages, the same pools and options. No other room of
+//! What serves is the daemon's own data path ([`machine::Machine`]): as many threads, shards and pages, the same pools and options. No other room of
 //! this crate calls it.
 
 use super::content::Contents;
@@ -10,14 +10,13 @@ use super::{Load, Loaded, Watch};
 use crate::result::{CacheFigures, Second};
 use crate::stage::Backing;
 use crate::trouble::Trouble;
-use control::datapath::{Counters, Exports, Facts, Notice, Pools, Volumes, Warming};
-use control::options::Options;
-use control::preload::Plan;
-use control::real::{Machine, MachineOptions};
-use control::state::{BackingIdentity, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
-use control::uuid::Uuid;
+use api::options::Options;
+use datapath::{Counters, Exports, Facts, Notice, Pools, Volumes, Warming};
 use engine::api::{Op, Origin, Reply, Request};
+use insight::preload::Plan;
+use machine::{Machine, MachineOptions};
 use page::{PAGE_BYTES, PageMut, PageVec};
+use records::state::{BackingIdentity, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use runtime::{ANY_VOLUME, Context, Endpoint, VolumeRef};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use types::Mode;
+use uuid::Uuid;
 
 const POOL: &str = "evaluate";
 const VOLUME: &str = "volume";
@@ -240,7 +240,7 @@ impl Drop for InProcess {
     }
 }
 
-fn told(error: control::error::ControlError) -> Trouble {
+fn told(error: api::error::ControlError) -> Trouble {
     Trouble::Failed(error.to_string())
 }
 

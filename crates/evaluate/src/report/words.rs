@@ -167,7 +167,7 @@ pub fn backing(case_model: Option<&str>) -> String {
 
 /// A moment for people: `2026-11-22 19:47 UTC`.
 pub fn moment(unix_s: u64) -> String {
-    let whole = control::human::moment(unix_s);
+    let whole = api::human::moment(unix_s);
     // Nobody asks for the second of a report.
     whole.rsplit_once(':').map_or(whole.clone(), |(minutes, _)| format!("{minutes} UTC"))
 }

@@ -4,9 +4,9 @@ use super::read_waits::ReadWaits;
 use super::{Running, SHORT, Stage, leftovers};
 use crate::result::CacheFigures;
 use crate::trouble::Trouble;
-use control::api::{AdviceAsk, AdviceView, StreamView};
-use control::client::Client;
-use control::stats::VolumeStats;
+use api::client::Client;
+use api::stats::VolumeStats;
+use api::{AdviceAsk, AdviceView, StreamView};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

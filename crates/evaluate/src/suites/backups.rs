@@ -377,7 +377,7 @@ impl Told {
             ),
         ];
         if self.with_backup {
-            let bytes = control::human::bytes;
+            let bytes = api::human::bytes;
             words.push(format!(
                 "the backup {} {:.0} s and read {}; {} of reads that the cache did not answer were recognised as backup or scan",
                 if self.stopped { "was stopped after" } else { "took" },

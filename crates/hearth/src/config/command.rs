@@ -6,7 +6,7 @@ use crate::cli::ConfigCommand;
 use crate::commands::{print, to_json};
 use crate::failure::Failure;
 use crate::table::{self, Align};
-use control::places::Surroundings;
+use records::places::Surroundings;
 use std::path::{Path, PathBuf};
 
 /// Carries out `hearth config ...`.

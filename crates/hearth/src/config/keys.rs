@@ -90,7 +90,7 @@ pub fn time(ms: u64) -> String {
 }
 
 fn unit(bytes: u64) -> String {
-    control::human::bytes(bytes)
+    api::human::bytes(bytes)
 }
 
 /// What a section is about, for the default file and the manual, in the order in which they stand there.
@@ -257,7 +257,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "defaults.write_cache_depth",
-        form: Form::Time { least_ms: 0, most_ms: control::options::WRITE_CACHE_DEPTH_MS_MAX },
+        form: Form::Time { least_ms: 0, most_ms: api::options::WRITE_CACHE_DEPTH_MS_MAX },
         default: "30s",
         example: "\"30s\"",
         about: "Maximum age of a dirty block of a new volume before it is destaged.",

@@ -11,8 +11,8 @@ pub mod settings;
 pub mod value;
 
 use crate::failure::Failure;
-use control::places::Surroundings;
 use read::{Problem, Values};
+use records::places::Surroundings;
 use std::path::{Path, PathBuf};
 
 /// The file of the machine's own daemon.
@@ -120,7 +120,7 @@ fn missing(values: &Values) -> Vec<Problem> {
 }
 
 /// Where the daemon is, for commands that talk to it.
-pub fn client_places(state: Option<PathBuf>, socket: Option<PathBuf>, config: Option<&Path>) -> control::places::Places {
+pub fn client_places(state: Option<PathBuf>, socket: Option<PathBuf>, config: Option<&Path>) -> records::places::Places {
     let around = Surroundings::of_process();
     let file = Config::load_for_clients(config);
     let mut places = settings::places(state.clone(), socket.clone(), &file, &around);

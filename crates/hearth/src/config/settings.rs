@@ -2,9 +2,9 @@
 
 use super::value::Value;
 use super::{Config, keys};
+use api::options::OptionsPatch;
 use control::manager::stop_watch::STOP_LIMIT;
-use control::options::OptionsPatch;
-use control::places::{Places, SOCKET_VARIABLE, STATE_VARIABLE, Surroundings};
+use records::places::{Places, SOCKET_VARIABLE, STATE_VARIABLE, Surroundings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub struct ServeSettings {
     /// Most that they take on disk, in bytes.
     pub history_bytes_max: u64,
     /// What is watched, and with how much memory.
-    pub insight: control::insight::InsightOptions,
+    pub insight: insight::InsightOptions,
     /// What new volumes get where nothing else is asked for.
     pub volume_defaults: OptionsPatch,
 }
@@ -131,7 +131,7 @@ pub fn settle(flags: &Flags, config: &Config, around: &Surroundings, log_variabl
         },
         history_enabled: flag("history.enabled", true),
         history_bytes_max: number("history.size_max").unwrap_or(256 << 20),
-        insight: control::insight::InsightOptions {
+        insight: insight::InsightOptions {
             enabled: flag("insight.enabled", true),
             memory_bytes: number("insight.memory").unwrap_or(64 << 20),
             cpu_percent: number("insight.cpu").unwrap_or(2),

@@ -156,7 +156,7 @@ fn filter(text: &str) -> Result<Value, Wrong> {
 }
 
 fn size(text: &str, least: u64, most: u64) -> Result<Value, Wrong> {
-    let shown = control::human::bytes;
+    let shown = api::human::bytes;
     let bounds = || {
         let what = format!("must be a size from {} to {}", shown(least), shown(most));
         (what, format!("write for instance \"{}\"", shown(least.max(256 << 20)).replace(' ', "")))

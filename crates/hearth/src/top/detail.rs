@@ -3,8 +3,8 @@
 use super::draw::{Looks, known};
 use super::figures::{columns, count, percent, size, time_us};
 use super::model::{Model, REMEMBERED, Second};
-use control::api::VolumeSample;
-use control::human;
+use api::VolumeSample;
+use api::human;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 

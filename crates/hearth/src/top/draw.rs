@@ -3,8 +3,8 @@
 use super::figures::{bar, bytes, count, percent, size, time_us};
 use super::model::{Link, Model, Screen, Sort, p50_us, p99_us};
 use super::{detail, help};
-use control::api::{DiskSample, EventView, Health, PoolSample, Severity, VolumeSample};
-use control::human;
+use api::human;
+use api::{DiskSample, EventView, Health, PoolSample, Severity, VolumeSample};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};

@@ -13,8 +13,8 @@ mod tests;
 
 use crate::commands::Session;
 use crate::failure::Failure;
-use control::api::{DaemonView, EventView, Sample};
-use control::client::{Client, ClientError, ServerEvent};
+use api::client::{Client, ClientError, ServerEvent};
+use api::{DaemonView, EventView, Sample};
 use draw::Looks;
 use model::Model;
 use ratatui::DefaultTerminal;

@@ -1,6 +1,6 @@
 //! What `hearth top` knows and what its keys do, without a terminal.
 
-use control::api::{EventView, Sample, VolumeSample};
+use api::{EventView, Sample, VolumeSample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};

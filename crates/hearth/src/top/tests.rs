@@ -2,7 +2,7 @@
 
 use super::draw::{Looks, draw};
 use super::model::{Link, Model, Screen, Sort};
-use control::api::{DiskSample, EventView, Health, LatencyPoint, PoolSample, Sample, Saved, Severity, VolumeSample};
+use api::{DiskSample, EventView, Health, LatencyPoint, PoolSample, Sample, Saved, Severity, VolumeSample};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

@@ -99,8 +99,8 @@ fn the_map_counts_what_is_cached() {
     let mut client = Client::connect(&uri);
     (0..64).for_each(|piece| drop(client.read(8 * MIB + piece * 65_536, 65_536)));
     // Clean blocks gather for a moment before they are written; in the index they are at once.
-    let api = control::client::Client::new(std::path::Path::new(&place.path("run/h.sock")));
-    let map = |query: &str| api.get::<control::api::MapView>(&format!("/volumes/v/map?{query}")).expect("a map");
+    let api = api::client::Client::new(std::path::Path::new(&place.path("run/h.sock")));
+    let map = |query: &str| api.get::<api::MapView>(&format!("/volumes/v/map?{query}")).expect("a map");
     let whole = map("cells=256");
     assert_eq!((whole.cell_bytes, whole.cached_bytes.len(), whole.counted_part), (MIB, 256, 1.0), "{whole:?}");
     for cell in 0..256 {
@@ -114,8 +114,8 @@ fn the_map_counts_what_is_cached() {
     let all = why(&place, "0-");
     assert_eq!((all["blocks"].as_u64(), all["on_ssd_blocks"].as_u64()), (Some(256 * 256), Some(4 * 256)), "{}", verdict(&all));
     for query in ["cells=0", "cells=x", "cells=1&start_bytes=-1", "cells=1&start_bytes=268435456"] {
-        let refused = api.get::<control::api::MapView>(&format!("/volumes/v/map?{query}"));
-        assert!(matches!(refused, Err(control::client::ClientError::Refused(_))), "{query}: {refused:?}");
+        let refused = api.get::<api::MapView>(&format!("/volumes/v/map?{query}"));
+        assert!(matches!(refused, Err(api::client::ClientError::Refused(_))), "{query}: {refused:?}");
     }
     daemon.stop();
 }

@@ -79,8 +79,8 @@ fn buckets(times: &Histogram) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::figures::{Clients, Figures, VolumeFigures};
-    use control::stats::VolumeStats;
+    use api::stats::VolumeStats;
+    use datapath::figures::{Clients, Figures, VolumeFigures};
     use std::collections::BTreeMap;
     use std::sync::Arc;
 

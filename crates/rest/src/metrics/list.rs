@@ -2,8 +2,8 @@
 
 use super::scrape::Scrape;
 pub use super::table::METRICS;
-use control::figures::OUTCOMES;
-use control::stats::{ContentStats, ContentStep, PoolStats, VolumeStats};
+use api::stats::{ContentStats, ContentStep, PoolStats, VolumeStats};
+use datapath::figures::OUTCOMES;
 use runtime::Histogram;
 
 /// Kinds of requests of which latencies are known.

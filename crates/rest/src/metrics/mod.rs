@@ -10,10 +10,10 @@ mod table;
 use crate::callers::Caller;
 use crate::problem::Problem;
 use crate::routes::{Answered, Shared, blocking};
+use api::error::Kind;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
-use control::error::Kind;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

@@ -2,8 +2,8 @@
 
 use crate::problem::Outcome;
 use crate::server::App;
-use control::api::{Action, Answer, DiskView, PoolView, Severity, VolumeView};
-use control::figures::Figures;
+use api::{Action, Answer, DiskView, PoolView, Severity, VolumeView};
+use datapath::figures::Figures;
 use std::sync::Arc;
 use std::time::Instant;
 

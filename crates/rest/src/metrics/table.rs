@@ -2,9 +2,9 @@
 
 use super::list::{Metric, Moves, Read, Series, Type, Value};
 use super::scrape::Scrape;
-use control::api::{DiskView, Health, PoolView, VolumeView};
-use control::figures::Refused;
-use control::stats::{ContentStats, PoolStats, VolumeStats};
+use api::stats::{ContentStats, PoolStats, VolumeStats};
+use api::{DiskView, Health, PoolView, VolumeView};
+use datapath::figures::Refused;
 
 const VOLUME: &[&str] = &["volume"];
 const DISK: &[&str] = &["disk"];

@@ -3,8 +3,8 @@
 use super::volumes::VolumeName;
 use super::{Answered, Shared, run};
 use crate::asked::{Json, Name, Nothing};
+use api::{Action, Attach, Done};
 use axum::extract::State;
-use control::api::{Action, Attach, Done};
 
 /// Attaches a volume to a mapped device or logical volume in use; nothing is unmounted.
 #[utoipa::path(

@@ -2,8 +2,8 @@
 
 use super::{Answered, Shared, run};
 use crate::asked::Json;
+use api::{Action, DeviceExamine, DeviceView};
 use axum::extract::State;
-use control::api::{Action, DeviceExamine, DeviceView};
 
 /// All disks, partitions and loop devices, and whether each can be used.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices", responses((status = 200, description = "The devices.", body = Vec<DeviceView>)))]

@@ -2,8 +2,8 @@
 
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
+use api::{Action, DiskCreate, DiskSet, DiskView, Done, JobView};
 use axum::extract::State;
-use control::api::{Action, DiskCreate, DiskSet, DiskView, Done, JobView};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 

@@ -2,9 +2,9 @@
 
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing, Number};
+use api::{Action, AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done};
+use api::{StreamRuleNew, StreamRuleView, StreamRules, StreamView};
 use axum::extract::State;
-use control::api::{Action, AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done};
-use control::api::{StreamRuleNew, StreamRuleView, StreamRules, StreamView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -58,7 +58,7 @@ pub async fn analysis_forget(State(app): Shared, Name(name): Name, _: Nothing) -
 )]
 pub async fn stream_list(State(app): Shared, Asked(of): Asked<OfLoad>) -> Answered {
     if let Some(name) = &of.name {
-        control::names::check(control::names::Named::Analysis, name)?;
+        api::names::check(api::names::Named::Analysis, name)?;
     }
     run(&app, Action::StreamList { name: of.name }).await
 }
@@ -96,7 +96,7 @@ pub async fn stream_rule_remove(State(app): Shared, Number(id): Number, _: Nothi
 )]
 pub async fn advise(State(app): Shared, Json(ask): Json<AdviceAsk>) -> Answered {
     if let Some(name) = &ask.name {
-        control::names::check(control::names::Named::Analysis, name)?;
+        api::names::check(api::names::Named::Analysis, name)?;
     }
     run(&app, Action::Advise(ask)).await
 }

@@ -2,8 +2,8 @@
 
 use super::{Answered, Shared, run};
 use crate::asked::{Nothing, Number};
+use api::{Action, JobView};
 use axum::extract::State;
-use control::api::{Action, JobView};
 use utoipa::IntoParams;
 
 /// All jobs that run or ended lately.

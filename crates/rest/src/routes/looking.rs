@@ -5,10 +5,10 @@ use crate::asked::{Asked, Name};
 use crate::callers::Caller;
 use crate::problem::Problem;
 use crate::stream as streaming;
+use api::stats::{PoolStats, VolumeStats};
+use api::{Action, DaemonView, EventView, HistoryQuery, HistoryView, Sample, StatsView};
 use axum::extract::State;
 use axum::http::HeaderMap;
-use control::api::{Action, DaemonView, EventView, HistoryQuery, HistoryView, Sample, StatsView};
-use control::stats::{PoolStats, VolumeStats};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -69,7 +69,7 @@ pub async fn events(State(app): Shared, Asked(asked): Asked<After>) -> Answered 
 )]
 pub async fn history(State(app): Shared, Asked(span): Asked<Span>) -> Answered {
     let Span { name, series, from_unix_s, to_unix_s, points } = span;
-    control::names::check(control::names::Named::Volume, &name)?;
+    api::names::check(api::names::Named::Volume, &name)?;
     if from_unix_s >= to_unix_s {
         return Err(Problem::usage("from_unix_s is not before to_unix_s", "ask for a span that begins before it ends"));
     }
@@ -108,7 +108,7 @@ struct ObjectName {
 #[into_params(parameter_in = Query)]
 pub struct After {
     /// Only those with a larger number.
-    #[serde(default, deserialize_with = "control::int64::or_none")]
+    #[serde(default, deserialize_with = "api::int64::or_none")]
     after: Option<u64>,
 }
 
@@ -133,10 +133,10 @@ pub struct Span {
     /// Comma-separated names of series.
     series: String,
     /// Seconds since 1970.
-    #[serde(deserialize_with = "control::int64::number")]
+    #[serde(deserialize_with = "api::int64::number")]
     from_unix_s: u64,
     /// Seconds since 1970, exclusive.
-    #[serde(deserialize_with = "control::int64::number")]
+    #[serde(deserialize_with = "api::int64::number")]
     to_unix_s: u64,
     /// At most so many points; the step grows accordingly.
     #[serde(default)]

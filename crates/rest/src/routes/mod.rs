@@ -32,14 +32,14 @@ use crate::metrics;
 use crate::problem::{self, Outcome, PROBLEM_JSON, Problem};
 use crate::server::App;
 use crate::{assets, openapi};
+use api::error::Kind;
+use api::{Action, PREFIX};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
-use control::api::{Action, PREFIX};
-use control::error::Kind;
 use serde::Serialize;
 use std::sync::Arc;
 

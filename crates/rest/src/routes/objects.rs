@@ -3,13 +3,13 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing, Number};
 use crate::callers::Caller;
-use axum::extract::State;
-use control::api::{
+use api::error::ControlError;
+use api::names::{self, Named};
+use api::{
     Action, AppConnect, AppDisconnect, Connected, Done, JobView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone,
     PreloadView, Role, VolumeApplications,
 };
-use control::error::ControlError;
-use control::names::{self, Named};
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -138,7 +138,7 @@ pub struct Objects {
     #[param(pattern = "^(heat|gain|size|name)$")]
     sort: Option<String>,
     /// The first so many [default: 1000].
-    #[serde(default, deserialize_with = "control::int64::or_none")]
+    #[serde(default, deserialize_with = "api::int64::or_none")]
     #[param(minimum = 1, maximum = 100_000)]
     limit: Option<u64>,
 }

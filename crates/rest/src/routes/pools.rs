@@ -2,8 +2,8 @@
 
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
+use api::{Action, Done, JobView, PoolCreate, PoolFoundView, PoolImport, PoolReplace, PoolSet, PoolView};
 use axum::extract::State;
-use control::api::{Action, Done, JobView, PoolCreate, PoolFoundView, PoolImport, PoolReplace, PoolSet, PoolView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -8,11 +8,11 @@ use crate::problem::{Outcome, Problem};
 use crate::secret::Digest;
 use crate::server::App;
 use crate::sessions::CODE_VALID;
+use api::error::Kind;
+use api::{Done, Login, LoginCode, Role, SessionView};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
-use control::api::{Done, Login, LoginCode, Role, SessionView};
-use control::error::Kind;
 use std::time::Instant;
 
 /// The caller and its rights.

@@ -3,9 +3,9 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Nothing};
 use crate::problem::{self, Problem};
+use api::names::{self, Named};
+use api::{Action, Done, ShareAdd, ShareView};
 use axum::extract::{Path, State};
-use control::api::{Action, Done, ShareAdd, ShareView};
-use control::names::{self, Named};
 use serde::Deserialize;
 use targets::Protocol;
 use utoipa::IntoParams;

@@ -2,8 +2,8 @@
 
 use super::{Answered, Shared, blocking, json};
 use crate::asked::{Json, Name, Nothing};
+use api::{Done, TokenCreate, TokenMade, TokenView};
 use axum::extract::State;
-use control::api::{Done, TokenCreate, TokenMade, TokenView};
 use utoipa::IntoParams;
 
 /// All tokens, without their secrets.

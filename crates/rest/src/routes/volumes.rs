@@ -3,10 +3,10 @@
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing};
 use crate::problem::Problem;
-use axum::extract::State;
-use control::api::{
+use api::{
     Action, Done, JobView, MAP_CELLS_MAX, MapView, VolumeAdd, VolumeRename, VolumeSet, VolumeView, VolumeWarm, WHY_BYTES_MAX, WhyView,
 };
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -203,7 +203,7 @@ pub struct Stopping {
 #[into_params(parameter_in = Query)]
 pub struct Asking {
     /// First byte; rounded down to a block of 4096 bytes.
-    #[serde(deserialize_with = "control::int64::number")]
+    #[serde(deserialize_with = "api::int64::number")]
     start_bytes: u64,
     /// How many bytes; rounded up to blocks, cut at the volume's end; a block if it is not given.
     #[serde(default)]
@@ -217,10 +217,10 @@ pub struct Asking {
 #[into_params(parameter_in = Query)]
 pub struct Mapping {
     /// First byte; rounded down to a MiB.
-    #[serde(default, deserialize_with = "control::int64::number")]
+    #[serde(default, deserialize_with = "api::int64::number")]
     start_bytes: u64,
     /// End, exclusive; the volume's end if it is not given.
-    #[serde(default, deserialize_with = "control::int64::or_none")]
+    #[serde(default, deserialize_with = "api::int64::or_none")]
     end_bytes: Option<u64>,
     /// At most so many cells; 1024 if it is not given.
     #[serde(default)]

@@ -2,8 +2,8 @@
 
 use crate::support;
 use crate::support::{Answer, Running, limits, read_all, request, wait_until};
-use control::api::Sample;
-use control::live::LiveEvent;
+use api::Sample;
+use records::live::LiveEvent;
 use rest::server::ServerLimits;
 use rest::{ServerOptions, TcpOptions};
 use std::io::{Read, Write};

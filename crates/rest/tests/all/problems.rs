@@ -200,7 +200,7 @@ fn no_request_may_hold_a_number_beyond_an_int64() {
 #[test]
 fn every_kind_of_problem_says_what_it_is() {
     let server = Running::start();
-    for kind in control::error::Kind::ALL {
+    for kind in api::error::Kind::ALL {
         let page = server.ask("GET", &format!("/problems/{}", kind.word()), "");
         assert!(page.status == 200 && page.body.contains(kind.title()), "{page:?}");
     }

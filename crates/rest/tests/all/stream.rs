@@ -1,8 +1,8 @@
 //! The stream of events: what comes, in which order, after a break, to slow listeners, and until when.
 
 use crate::support::{Running, limits, request, wait_until};
-use control::api::Sample;
-use control::live::LiveEvent;
+use api::Sample;
+use records::live::LiveEvent;
 use rest::server::ServerLimits;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -40,15 +40,15 @@ mod views;
 
 use super::claims::Claim;
 use super::{Health, LiveVolume, Manager, Trouble};
-use crate::api::{Answer, DiskCreate, DiskSet, JobView, Severity};
-use crate::error::ControlError;
-use crate::human;
-use crate::names::{self, Named};
-use crate::state::{DiskRecord, PoolRecord, Span, VolumeRecord};
-use crate::uuid::Uuid;
-use crate::words::Export;
+use api::error::ControlError;
+use api::human;
+use api::names::{self, Named};
+use api::words::Export;
+use api::{Answer, DiskCreate, DiskSet, JobView, Severity};
 use format::disks::DISKS_MAX;
 use places::{cut, joined, no_room, whole_grains};
+use records::state::{DiskRecord, PoolRecord, Span, VolumeRecord};
+use uuid::Uuid;
 
 impl Manager {
     /// Makes a disk; a job where the cache has to give room for it.

@@ -2,11 +2,11 @@
 
 use super::super::new_exports::ExportChange;
 use super::super::{Manager, Severity};
-use crate::api::Answer;
-use crate::datapath::Withdrawal;
-use crate::error::ControlError;
-use crate::state::{DiskRecord, PoolRecord};
-use crate::words::Export;
+use api::Answer;
+use api::error::ControlError;
+use api::words::Export;
+use datapath::Withdrawal;
+use records::state::{DiskRecord, PoolRecord};
 
 impl Manager {
     /// Offers a disk in these ways and no others. What stays is not touched; what goes must not be in use, but for NBD, whose clients are

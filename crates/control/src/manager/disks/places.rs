@@ -1,10 +1,10 @@
 //! Where disks lie: in gaps of the room for them, and how much more room the cache would have to give.
 
 use super::super::Manager;
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::state::{DiskRecord, PoolRecord, Span};
+use api::error::{ControlError, Kind};
+use api::human;
 use format::disks::PIECES_MAX;
+use records::state::{DiskRecord, PoolRecord, Span};
 
 /// Disks begin and end on multiples of this.
 const GRAIN_BYTES: u64 = 1 << 20;

@@ -2,12 +2,12 @@
 
 use super::super::Manager;
 use super::super::claims::{Claim, WholePool};
-use crate::api::{JobView, PoolReplace, Severity};
-use crate::error::{ControlError, Kind};
-use crate::human;
-use crate::jobs::{Job, Work};
-use crate::state::{OnBlankSsd, PoolPhase, PoolRecord, Span, VolumePhase, VolumeRecord};
-use crate::uuid::Uuid;
+use api::error::{ControlError, Kind};
+use api::human;
+use api::{JobView, PoolReplace, Severity};
+use records::jobs::{Job, Work};
+use records::state::{OnBlankSsd, PoolPhase, PoolRecord, Span, VolumePhase, VolumeRecord};
+use uuid::Uuid;
 
 impl Manager {
     /// Moves the begin of the room for disks (`None`: there is none any more), with an empty cache in what is left; then does what was asked for.

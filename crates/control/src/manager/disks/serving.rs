@@ -1,10 +1,10 @@
 //! Serving disks: whatever happens to a command, a disk that is on record is served again, or says why not and is tried again.
 
 use super::super::{Health, Manager, Trouble};
-use crate::api::Severity;
-use crate::datapath::Withdrawal;
-use crate::error::ControlError;
-use crate::state::{DiskRecord, PoolRecord, VolumeRecord};
+use api::Severity;
+use api::error::ControlError;
+use datapath::Withdrawal;
+use records::state::{DiskRecord, PoolRecord, VolumeRecord};
 
 impl Manager {
     /// Serves a disk of a pool that runs, as it is on record; what is so already stays.

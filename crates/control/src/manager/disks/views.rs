@@ -1,9 +1,9 @@
 //! Disks as people see them.
 
 use super::super::{Health, LiveVolume, Manager, Trouble};
-use crate::api::{DiskPiece, DiskView};
-use crate::error::ControlError;
-use crate::state::DiskRecord;
+use api::error::ControlError;
+use api::{DiskPiece, DiskView};
+use records::state::DiskRecord;
 
 impl Manager {
     pub(in crate::manager) fn disk_views(&self) -> Vec<DiskView> {

@@ -1,14 +1,14 @@
 //! Devices of the fake world, and what is attached of them.
 
 use super::Inside;
-use crate::datapath::{DeviceFacts, FoundDevice};
-use crate::error::ControlError;
-use crate::on_ssd::{PoolCopy, Said};
-use crate::ssd_content::{SsdContent, VolumeOnSsd};
-use crate::state::{BackingIdentity, Fact};
-use crate::uuid::Uuid;
+use api::error::ControlError;
+use datapath::{DeviceFacts, FoundDevice};
+use records::on_ssd::{PoolCopy, Said};
+use records::ssd_content::{SsdContent, VolumeOnSsd};
+use records::state::{BackingIdentity, Fact};
 use std::collections::BTreeMap;
 use types::Mode;
+use uuid::Uuid;
 
 #[derive(Clone, Default)]
 pub struct Device {

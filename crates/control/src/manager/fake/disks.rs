@@ -2,10 +2,10 @@
 
 use super::device::Attached;
 use super::{Inside, World};
-use crate::datapath;
-use crate::error::{ControlError, Kind};
-use crate::state::{DiskRecord, PoolRecord, State, VolumeRecord};
-use crate::words::Export;
+use api::error::{ControlError, Kind};
+use api::words::Export;
+use datapath;
+use records::state::{DiskRecord, PoolRecord, State, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use types::Mode;
 

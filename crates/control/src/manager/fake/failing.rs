@@ -1,7 +1,7 @@
 //! Failing on demand, and what clients write meanwhile.
 
 use super::{Device, Inside};
-use crate::error::{ControlError, Kind};
+use api::error::{ControlError, Kind};
 use types::Mode;
 
 impl Inside {

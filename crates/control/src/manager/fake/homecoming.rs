@@ -1,9 +1,9 @@
 //! How a destage ends in memory.
 
 use super::World;
-use crate::datapath::Pending;
-use crate::error::ControlError;
-use crate::state::VolumeRecord;
+use api::error::ControlError;
+use datapath::Pending;
+use records::state::VolumeRecord;
 
 /// The end of a destage: the volume's block is home. Ends at the second look, or never if the world is slow.
 pub(super) struct Homecoming {

@@ -2,15 +2,15 @@
 
 use super::device::{Attached, Device};
 use super::{disks, mapped, sharing};
-use crate::datapath::{DeviceUse, StrayedFile};
-use crate::figures::Refused;
-use crate::preload::Piece;
-use crate::state::State;
-use crate::uuid::Uuid;
-use crate::words::Export;
+use api::words::Export;
+use datapath::Piece;
+use datapath::figures::Refused;
+use datapath::{DeviceUse, StrayedFile};
+use records::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 use types::Content;
+use uuid::Uuid;
 
 #[derive(Default)]
 pub struct Inside {

@@ -1,10 +1,10 @@
 //! Mapped devices in memory: each has a table and data, and clients that know nothing of hearth.
 
 use super::{Device, Inside, World};
-use crate::error::{ControlError, Kind};
-use crate::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
-use crate::state::{Attachment, VolumeRecord};
-use crate::words::Export;
+use api::error::{ControlError, Kind};
+use api::words::Export;
+use datapath::mapped::{Leads, MappedDevices, MappedFacts, Passed, Swapped, check_not_attached, is_left_over};
+use records::state::{Attachment, VolumeRecord};
 
 /// A mapped device. A table that begins with "own" leads to its disk; others, to the block device they name.
 #[derive(Clone, Default)]

@@ -1,9 +1,9 @@
 //! The state file in memory.
 
 use super::World;
-use crate::error::ControlError;
-use crate::state::State;
-use crate::store::{Loaded, Store};
+use api::error::ControlError;
+use records::state::State;
+use records::store::{Loaded, Store};
 
 impl Store for World {
     fn load(&mut self) -> Result<Loaded, ControlError> {

@@ -1,9 +1,9 @@
 //! Targets in memory.
 
 use super::World;
-use crate::datapath::Shares;
-use crate::error::ControlError;
-use crate::state::{ShareRecord, VolumeRecord};
+use api::error::ControlError;
+use datapath::Shares;
+use records::state::{ShareRecord, VolumeRecord};
 use std::collections::BTreeSet;
 use targets::{Look, Offered, Protocol, Server};
 

@@ -1,11 +1,11 @@
 //! What the model has little or nothing of: exports, shares, disks, taps.
 
 use super::{World, told};
-use crate::datapath::{Disks, Exports, Growth, Offer, Shares, Taps, Waits, Warming, Withdrawal};
-use crate::error::ControlError;
-use crate::preload::Piece;
-use crate::state::{DiskRecord, VolumeRecord};
-use crate::words::Export;
+use api::error::ControlError;
+use api::words::Export;
+use datapath::Piece;
+use datapath::{Disks, Exports, Growth, Offer, Shares, Taps, Waits, Warming, Withdrawal};
+use records::state::{DiskRecord, VolumeRecord};
 use types::BLOCK_BYTES;
 
 impl Growth for World {

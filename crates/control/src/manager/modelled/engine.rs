@@ -2,12 +2,12 @@
 
 use super::hardware::Hardware;
 use super::{TURNS, locked, told};
-use crate::datapath::{Life, Notice};
-use crate::error::ControlError;
-use crate::real::assembly::Root;
-use crate::real::notices::PoolNotices;
+use api::error::ControlError;
+use datapath::{Life, Notice};
 use engine::api::{Command, CommandFailure, Event, Io, Reply, Request, Target};
 use engine::shard::{Proof, Shard};
+use machine::assembly::Root;
+use machine::notices::PoolNotices;
 use page::PagePool;
 use pool::commands::token_of;
 use pool::{Answers, Feeder, Host, Origin, Part};

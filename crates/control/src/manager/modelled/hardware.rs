@@ -1,10 +1,10 @@
 //! Devices in memory with volatile caches, and the state file, of which any one access can fail or be the last before the power goes.
 
 use super::locked;
-use crate::state::State;
 use engine::api::{Completion, Io, IoError, IoKind, Op, RequestError};
 use engine::medium::{Medium, MediumError};
 use page::PageMutVec;
+use records::state::State;
 use simulator::disk::media::{Keep, Media};
 use simulator::prng::Prng;
 use std::collections::BTreeMap;

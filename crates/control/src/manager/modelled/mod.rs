@@ -1,5 +1,5 @@
 //! A data path that is the engine itself on modelled devices: the shards, the front, recovery, checkpoint and superblock that ship, put
-//! together by the code that ships ([`crate::real::assembly`]). What is left out is the runtime: I/O is done at once, on
+//! together by the code that ships ([`machine::assembly`]). What is left out is the runtime: I/O is done at once, on
 //! devices in memory with volatile caches. Any one access can fail, or be the last before the power goes.
 //!
 //! Rooms: [`hardware`] is what outlives the daemon; [`engine`] drives the shards; this one is what management sees.
@@ -13,31 +13,31 @@ pub use hardware::{Access, Fate, Hardware};
 
 use self::engine::{Engine, Running};
 use self::hardware::{Blocking, Device, Pass};
-use crate::datapath::{
-    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Facts, FoundDevice, Inspected, Life, Pending, PoolStarted, Pools,
-    Records, Sample, Volumes,
-};
-use crate::error::{ControlError, Kind};
-use crate::figures::{Figures, VolumeFigures};
-use crate::looking::{AddressMap, Cells, Explained, spread_heat};
-use crate::mapped::MappedDevices;
-use crate::real::assembly;
-use crate::real::content::Gathered;
-use crate::real::looking_into;
-use crate::real::notices::PoolNotices;
-use crate::real::records;
-use crate::ssd_content::SsdContent;
-use crate::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
-use crate::stats::{PoolStats, VolumeStats};
-use crate::store::{Loaded, Store};
-use crate::uuid::Uuid;
 use ::engine::api::{Command, Op, Origin, Request, RequestError, VolumeOptions};
 use ::engine::front::JOINED_BLOCKS_MAX;
 use ::engine::medium::Medium;
+use ::engine::shard::{Proof, Shard};
 use ::engine::superblock;
 use ::pool::{Answers, Part, Place};
+use api::error::{ControlError, Kind};
+use api::stats::{PoolStats, VolumeStats};
+use datapath::figures::{Figures, VolumeFigures};
+use datapath::looking::{AddressMap, Cells, Explained, spread_heat};
+use datapath::mapped::MappedDevices;
+use datapath::{
+    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Facts, FoundDevice, Inspected, Life, Pending, PoolStarted, Pools,
+    Records, Sample, Volumes,
+};
 use format::Layout;
+use machine::assembly;
+use machine::content::Gathered;
+use machine::looking_into;
+use machine::notices::PoolNotices;
+use machine::ssd_copy;
 use page::PageVec;
+use records::ssd_content::SsdContent;
+use records::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
+use records::store::{Loaded, Store};
 use simulator::disk::media::Media;
 use simulator::prng::Prng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+use uuid::Uuid;
 
 /// The part of the SSD that a pool takes: a ring of some twenty small segments for each of two shards, so that it goes round.
 const POOL_BYTES: u64 = 4 << 20;
@@ -434,11 +435,11 @@ impl Pools for World {
 
 impl Records for World {
     fn write_records(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        self.engine(|engine| records::write(engine.root.medium(), pool, content))?
+        self.engine(|engine| ssd_copy::write(engine.root.medium(), pool, content))?
     }
 
     fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
-        records::write_at_rest(&mut self.blocking(&pool.ssd), pool, content)
+        ssd_copy::write_at_rest(&mut self.blocking(&pool.ssd), pool, content)
     }
 }
 
@@ -563,7 +564,7 @@ impl Backings for World {
         let token = self.engine(|engine| engine.command(|token| Command::Release { token, volume: place }))?;
         let _ended = self.wait(|engine| engine.ended(token))?;
         self.engine(|engine| {
-            engine.samples.insert(volume.id, assembly::samples_of_shards(engine.shards(), place));
+            engine.samples.insert(volume.id, samples_of_shards(engine.shards(), place));
             engine.backing.remove(&place.0);
         })?;
         Ok(None)
@@ -666,4 +667,14 @@ impl Store for World {
         }
         if let Pass::Go = pass { Ok(()) } else { Err(told("the state", "it cannot be saved")) }
     }
+}
+
+/// Clean and whole blocks of a volume of shards that run.
+fn samples_of_shards<'a>(shards: impl Iterator<Item = &'a Shard>, place: VolumeIndex) -> Vec<(u64, Proof)> {
+    let of_shard = |shard: &Shard| {
+        let mut blocks = Vec::new();
+        shard.look_at_index(0, u32::MAX, |volume, block, _| blocks.extend((volume == place).then_some(block)));
+        blocks.into_iter().filter_map(|block| Some((block, shard.proof_of_clean(place, block)?))).collect::<Vec<_>>()
+    };
+    shards.flat_map(of_shard).collect()
 }

@@ -1,0 +1,192 @@
+//! Counters as they appear in JSON. All count from the daemon's start; bytes and nanoseconds as the names say.
+
+use crate::words;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use types::Content;
+use utoipa::ToSchema;
+
+/// A latency histogram in seven numbers; all 0 if nothing was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Latency {
+    /// How many requests.
+    pub count: u64,
+    /// Mean, in nanoseconds.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Counters of a volume.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct VolumeStats {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes they asked for.
+    pub read_bytes: u64,
+    /// Write requests (zeroes included).
+    pub writes: u64,
+    /// Bytes they brought.
+    pub written_bytes: u64,
+    /// Flush requests.
+    pub flushes: u64,
+    /// Of them, those that had to wait for the backing device: something was written there past the SSD, or the mode keeps nothing back.
+    #[serde(default)]
+    pub backing_flushes: u64,
+    /// The longest of these, from its arrival to its answer, in nanoseconds.
+    #[serde(default)]
+    pub backing_flush_longest_ns: u64,
+    /// Discard requests.
+    pub discards: u64,
+    /// Reads of hearth's own: warm-ups, preloads, and looks for applications. They are in none of the figures of clients' reads.
+    #[serde(default)]
+    pub own_reads: u64,
+    /// Bytes they brought.
+    #[serde(default)]
+    pub own_read_bytes: u64,
+    /// Reads answered from RAM alone.
+    pub read_hits_ram: u64,
+    /// Reads answered from the cache, some of it on the SSD.
+    pub read_hits_ssd: u64,
+    /// Reads that needed the backing device.
+    pub read_misses: u64,
+    /// Requests of clients, or parts of them, that bypassed the cache, by reason.
+    pub bypassed: BTreeMap<String, u64>,
+    /// Dirty bytes, now; null if unknown.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
+    /// Bytes cached on the SSD, now.
+    pub cached_bytes: u64,
+    /// Bytes cached in RAM, now; many of them are on the SSD too.
+    #[serde(default)]
+    pub ram_bytes: u64,
+    /// Bytes written to the SSD for this volume: payload, its share of headers, reinsertions.
+    pub ssd_written_bytes: u64,
+    /// Bytes admitted to the SSD: what clients wrote or read that was to be kept, each once.
+    pub admitted_bytes: u64,
+    /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
+    pub write_amplification: Option<f64>,
+    /// Reads of the backing device.
+    pub backing_reads: u64,
+    /// Their bytes.
+    pub backing_read_bytes: u64,
+    /// Writes of the backing device, destage included.
+    pub backing_writes: u64,
+    /// Their bytes.
+    pub backing_written_bytes: u64,
+    /// Discards of the backing device. They move no data.
+    #[serde(default)]
+    pub backing_discards: u64,
+    /// Bytes destaged.
+    pub destaged_bytes: u64,
+    /// Cached blocks that did not match their checksum.
+    pub checksum_errors: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// By kind of request ("read", "write", "flush", "discard") and by how they were served ("ram_hit", "ssd_hit", "miss",
+    /// "bypass", "write_back", "write_through").
+    pub latency_ns: BTreeMap<String, Latency>,
+}
+
+/// Counters of a pool.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PoolStats {
+    /// Bytes cached of all volumes, now.
+    pub cached_bytes: u64,
+    /// Dirty bytes of all volumes, now; null if unknown.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
+    /// Bytes written to the SSD: payload, headers, footers, reinsertions.
+    pub ssd_written_bytes: u64,
+    /// Bytes admitted, each once.
+    pub admitted_bytes: u64,
+    /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
+    pub write_amplification: Option<f64>,
+    /// Bytes appended again at the head because they were in use or dirty.
+    pub reinserted_bytes: u64,
+    /// RAM of the RAM tier in use, now.
+    pub ram_used_bytes: u64,
+    /// RAM of index and policy, now.
+    pub index_bytes: u64,
+    /// Cached blocks that did not match their checksum.
+    pub checksum_errors: u64,
+    /// Reads of the SSD that failed.
+    #[serde(default)]
+    pub ssd_read_errors: u64,
+    /// Savings by content; null where the level is off and no block is stored that way.
+    #[serde(default)]
+    pub content: Option<ContentStats>,
+}
+
+/// Savings by content.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ContentStats {
+    /// How much is made of it.
+    #[serde(with = "words::content")]
+    #[schema(value_type = String)]
+    pub level: Content,
+    /// Cached blocks that are bases of deltas, now. These and the next three are all cached blocks, each once.
+    pub reference_blocks: u64,
+    /// Blocks that are equal to another or stored as the difference to one, now.
+    pub associated_blocks: u64,
+    /// Blocks that stand by themselves, compressed or as they are, now.
+    pub independent_blocks: u64,
+    /// Blocks of zeroes, now.
+    pub zero_blocks: u64,
+    /// Bases that are no longer cached blocks themselves, now: they stay on the SSD because others rest on them.
+    #[serde(default)]
+    pub uncached_reference_blocks: u64,
+    /// Bytes of all cached blocks, now.
+    pub cached_bytes: u64,
+    /// Bytes they take in the log, now.
+    pub stored_bytes: u64,
+    /// `cached_bytes / stored_bytes`; null while nothing is cached.
+    pub effective_capacity: Option<f64>,
+    /// Bytes that did not have to be written to the SSD.
+    pub saved_bytes: u64,
+    /// Blocks encoded.
+    pub encoded_blocks: u64,
+    /// CPU time for each of them, in microseconds; null before the first.
+    pub encoding_cpu_us_per_block: Option<f64>,
+    /// Blocks kept in memory because others may rest on them, beside the RAM tier, now.
+    pub bases_in_memory_blocks: u64,
+    /// RAM of index and policy, now.
+    pub index_bytes: u64,
+    /// RAM of the hints that find similar blocks, now.
+    pub hint_bytes: u64,
+    /// `(index_bytes + hint_bytes)` for each cached block; null while nothing is cached.
+    pub memory_bytes_per_block: Option<f64>,
+    /// By volume, how each step stands. Only where the level is "auto", and only volumes of which something was encoded; with another level that
+    /// decides for all volumes.
+    pub steps: BTreeMap<String, Vec<ContentStep>>,
+}
+
+/// How a way to store blocks in fewer bytes stands on a volume.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ContentStep {
+    /// "duplicates", "versions", "parts", "lz4", "similar" or "zstd".
+    pub step: String,
+    /// Whether every block is tried, in most shards.
+    pub open: bool,
+    /// In how many shards.
+    pub open_shards: u64,
+    /// Of those that stored something of the volume.
+    pub shards: u64,
+    /// Part of the bytes that it saved where it was tried lately, 0 to 1: the mean over the shards.
+    pub saved_part: f64,
+    /// The part that opens it.
+    pub opens_from_part: f64,
+}
+
+/// Bytes written per byte admitted.
+pub fn write_amplification(ssd_written_bytes: u64, admitted_bytes: u64) -> Option<f64> {
+    (admitted_bytes > 0).then(|| ssd_written_bytes as f64 / admitted_bytes as f64)
+}
