@@ -190,7 +190,7 @@ pub enum ControlError {
         /// What is wrong with it.
         problem: String,
     },
-    /// An option's value makes no sense.
+    /// An option with a value that is invalid.
     #[error("{option} {problem}")]
     BadOption {
         /// The flag as typed.
