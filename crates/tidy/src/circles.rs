@@ -21,16 +21,36 @@ struct Part {
     calls: BTreeSet<String>,
 }
 
-/// The largest circle of each type of each crate.
-pub fn count(sources: &[Source]) -> Vec<Count> {
+/// By crate and type: what its files have to do with it.
+fn types_of(sources: &[Source]) -> BTreeMap<(&str, String), BTreeMap<&str, Part>> {
     let mut types: BTreeMap<(&str, String), BTreeMap<&str, Part>> = BTreeMap::new();
     for source in sources {
         for (name, part) in parts_of(&source.trees) {
             types.entry((&source.krate, name)).or_default().insert(&source.path, part);
         }
     }
+    types
+}
+
+/// The calls within the largest circle of a type, a line for each two files: what has to go so that the circle opens.
+pub fn calls_within(sources: &[Source], krate: &str, name: &str) -> Vec<String> {
+    let types = types_of(sources);
+    let Some(files) = types.get(&(krate, name.to_string())) else { return Vec::new() };
+    let circle = largest_circle(files);
+    let mut lines = Vec::new();
+    for (from, to) in circle.iter().flat_map(|from| circle.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to) {
+        let called: Vec<&str> = files[from].calls.intersection(&files[to].defines).map(String::as_str).collect();
+        if !called.is_empty() {
+            lines.push(format!("{from} calls {to}: {}", called.join(", ")));
+        }
+    }
+    lines
+}
+
+/// The largest circle of each type of each crate.
+pub fn count(sources: &[Source]) -> Vec<Count> {
     let mut counts = Vec::new();
-    for ((krate, name), files) in types {
+    for ((krate, name), files) in types_of(sources) {
         let circle = largest_circle(&files);
         let kind = if name == "Shard" { Kind { goal: SHARD_GOAL, ..CIRCLE } } else { CIRCLE };
         counts.push(Count { kind, place: format!("{krate} {name}"), found: circle.len(), example: circle.join(", ") });

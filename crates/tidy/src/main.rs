@@ -1,6 +1,7 @@
 //! What a machine can check about the house, it checks: floors, room sizes, walls, leftovers, words. Run by `make tidy`.
 //!
-//! Some of it is counted beside limits ([`ratchet`]). `tidy --tighten` lowers these to what is found.
+//! Some of it is counted beside limits ([`ratchet`]). `tidy --tighten` lowers these to what is found. `tidy --calls CRATE TYPE` lists the
+//! calls that hold the largest circle of a type together.
 #![forbid(unsafe_code)]
 
 mod cells;
@@ -33,6 +34,13 @@ fn main() -> ExitCode {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let files = files(&root.join("crates"), "rs");
     let sources = code::shipped(&root, &files);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, krate, name] = &words[..]
+        && option == "--calls"
+    {
+        circles::calls_within(&sources, krate, name).iter().for_each(|line| println!("{line}"));
+        return ExitCode::SUCCESS;
+    }
     let documents = documents(&root);
     let mut complaints = floors::check(&root);
     complaints.extend(rooms::check(&root, &files));
