@@ -3,14 +3,55 @@
 use super::Manager;
 use api::error::ControlError;
 use api::human;
-use api::{AdviceApplied, AdviceVerified, AdviceView, ObjectSet, PreloadView, Severity};
+use api::{AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, ObjectSet, PreloadView, Severity};
+use insight::advising::advise;
 
 /// Blocks read again before a share is told: at 400 a share is off by five points at most, 19 times of 20.
 const AGAIN_MIN: f64 = 400.0;
 /// A forecast may be off by so many points.
 const POINTS_MAX: f64 = 3.0;
 
+/// Most shares asked for at a time.
+const TARGETS_MAX: usize = 8;
+
 impl Manager {
+    pub(super) fn advise(&self, ask: &AdviceAsk) -> Result<Vec<AdviceView>, ControlError> {
+        let bad = |problem: String| ControlError::BadOption {
+            option: "--target",
+            problem,
+            remedy: "write a share of hits in percent, above 0 and below 100".into(),
+        };
+        if ask.targets_percent.len() > TARGETS_MAX {
+            return Err(bad(format!("is given more than {TARGETS_MAX} times")));
+        }
+        if let Some(wrong) = ask.targets_percent.iter().find(|percent| !(**percent > 0.0 && **percent < 100.0)) {
+            return Err(bad(format!("is {wrong}")));
+        }
+        self.insight().check_enabled()?;
+        self.know_volumes();
+        let loads = self.insight().loads(ask.name.as_deref());
+        if let Some(name) = ask.name.as_ref().filter(|_| loads.is_empty()) {
+            return Err(self.no_load(name));
+        }
+        ask.name.as_ref().map_or(Ok(()), |name| self.check_was_read(name))?;
+        let figures = self.data().figures();
+        let mut told = Vec::new();
+        for load in &loads {
+            let asked = self.asked_of(load, ask, &figures);
+            // The lock is not held meanwhile: it takes seconds.
+            let Some(watch) = self.insight().copy_of(load) else { continue };
+            let mut advice = advise(load, &watch, &asked);
+            self.add_state(load, &asked, &mut advice);
+            self.add_objects(load, &watch, &mut advice);
+            told.push(self.insight().keep(advice, asked.is_budget));
+        }
+        // The whole comes first: it is what was asked about.
+        if let Some(whole) = self.advise_pool(&loads, ask, &figures) {
+            told.insert(0, self.insight().keep(whole, ask.budget_bytes.is_some()));
+        }
+        Ok(told)
+    }
+
     pub(super) fn advice_apply(&self, id: u64, dry_run: bool, no_preload: bool) -> Result<AdviceApplied, ControlError> {
         let advice = self.advice(id)?;
         let volume = self.volume_advised(&advice)?;

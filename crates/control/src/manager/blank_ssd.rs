@@ -22,6 +22,36 @@ use uuid::Uuid;
 const STABLE: [&str; 3] = ["/dev/disk/by-path/", "/dev/disk/by-id/", "/dev/mapper/"];
 
 impl Manager {
+    /// Step 3 of a move of the room, also for a start that finds it half done. The pool is not running.
+    ///
+    /// Gives the pool with its SSD where that is now.
+    pub(in crate::manager) fn reformat(&self, pool: &PoolRecord, former: Uuid) -> Result<PoolRecord, ControlError> {
+        let carries_it = |ssd: &str| {
+            let carries = self.data().examine_ssd(ssd).map(|facts| facts.pool);
+            carries.map(|uuid| uuid == Some(former) || uuid == Some(pool.uuid))
+        };
+        let is_there = carries_it(&pool.ssd).unwrap_or(false);
+        // It may have another name now. Other devices are not asked without need: one of them may be our own, whose users wait.
+        let find = || self.data().find_ssd(pool.uuid).or_else(|| self.data().find_ssd(former));
+        let found = if is_there { None } else { find() };
+        let pool = &PoolRecord { ssd: found.unwrap_or_else(|| pool.ssd.clone()), ..pool.clone() };
+        let is_begun = pool.on_blank_ssd == OnBlankSsd::Make && self.memory().state.disks_of(&pool.name).is_empty();
+        if !(carries_it(&pool.ssd)? || is_begun && self.has_blank_ssd(pool)) {
+            let remedy = format!("make its cache anew with `hearth pool replace {} --ssd {} --force`: its disks stay", pool.name, pool.ssd);
+            let problem = "its cache was being made anew when hearth ended, and it does not carry this pool now".to_string();
+            return Err(crate::manager::pools::device(&pool.ssd, problem, remedy, Kind::Conflict));
+        }
+        let disks = self.memory().state.disks_of(&pool.name);
+        self.data().format(pool)?;
+        self.data().write_disks(pool, &disks)?;
+        self.change(|state| {
+            if let Some(now) = state.pool_mut(&pool.name) {
+                now.ssd.clone_from(&pool.ssd);
+            }
+        })?;
+        Ok(pool.clone())
+    }
+
     /// The pool with its cache about to be made anew, if its SSD is blank and that is to be done; `None` if it is not blank.
     ///
     /// # Errors

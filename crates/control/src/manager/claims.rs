@@ -4,7 +4,7 @@
 //! claim may be others by then. Who makes a volume in a pool claims the pool together with others who do so: it must not be stopped or formatted
 //! under a volume that nobody else has heard of yet.
 
-use super::Manager;
+use super::Desk;
 use api::error::ControlError;
 use api::names::Named;
 use records::state::{PoolRecord, VolumeRecord};
@@ -62,13 +62,13 @@ impl Claims {
 
 /// Names claimed by one operation; given back when dropped.
 pub(super) struct Claim {
-    manager: Manager,
+    desk: Desk,
     keys: Vec<Key>,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut memory = self.manager.memory();
+        let mut memory = self.desk.memory();
         for key in &self.keys {
             memory.claims.give_back(key);
         }
@@ -81,7 +81,7 @@ impl Claim {
         let wanted = |(word, key): &Key| names.iter().any(|(named, name)| named.word() == *word && name == key);
         let (taken, left) = std::mem::take(&mut self.keys).into_iter().partition(wanted);
         self.keys = left;
-        Claim { manager: self.manager.clone(), keys: taken }
+        Claim { desk: self.desk.clone(), keys: taken }
     }
 }
 
@@ -94,11 +94,11 @@ pub(super) struct WholePool {
     pub(super) disks: Vec<VolumeRecord>,
 }
 
-impl Manager {
+impl Desk {
     /// Claims names for one operation, all or none.
     pub(super) fn claim(&self, names: &[(Named, &str)], doing: &'static str) -> Result<Claim, ControlError> {
         let keys: Vec<Key> = names.iter().map(|(named, name)| (named.word(), (*name).to_string())).collect();
-        let mut claim = Claim { manager: self.clone(), keys: Vec::new() };
+        let mut claim = Claim { desk: self.clone(), keys: Vec::new() };
         self.claim_more(&mut claim, keys, doing, false)?;
         Ok(claim)
     }

@@ -171,10 +171,6 @@ impl Manager {
         }
         self.device_source(path, asked).map_err(|error| error.reason())
     }
-
-    fn watches(&self) -> std::sync::MutexGuard<'_, Watches> {
-        self.shared.watches.lock().expect("no holder of this lock panics")
-    }
 }
 
 #[cfg(test)]

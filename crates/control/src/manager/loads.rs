@@ -7,18 +7,14 @@ use api::human;
 use api::memory::RAM_BYTES_DEFAULT;
 use api::names::{self, Named};
 use api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, StreamView};
-use insight::advising::{Asked, SSD_US_ASSUMED, TARGETS_PERCENT, advise, name_objects, objects_of};
+use insight::advising::{Asked, SSD_US_ASSUMED, TARGETS_PERCENT, name_objects, objects_of};
 use insight::shares::Room;
 use insight::{DeviceAsked, FOR_MS_MAX, Insight, InsightOptions, Known, LoadNamed, Source, same_device, writes_in};
 use records::state::VolumeRecord;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::sync::MutexGuard;
 use std::time::Duration;
 use types::Mode;
-
-/// Most shares asked for at a time.
-const TARGETS_MAX: usize = 8;
 
 /// How often the observer looks.
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
@@ -27,10 +23,6 @@ const OBSERVE_SOON: Duration = Duration::from_millis(100);
 const MANY_REQUESTS: usize = 1000;
 
 impl Manager {
-    pub(super) fn insight(&self) -> MutexGuard<'_, Insight> {
-        self.shared.insight.lock().expect("no holder of this lock panics")
-    }
-
     /// Sets what is watched, and with how much memory; once, before anything is watched.
     pub fn set_insight(&self, options: InsightOptions) {
         *self.insight() = Insight::new(options);
@@ -200,45 +192,8 @@ impl Manager {
         Ok(loads.iter().filter_map(|load| insight.streams(&load.name)).flatten().collect())
     }
 
-    pub(super) fn advise(&self, ask: &AdviceAsk) -> Result<Vec<AdviceView>, ControlError> {
-        let bad = |problem: String| ControlError::BadOption {
-            option: "--target",
-            problem,
-            remedy: "write a share of hits in percent, above 0 and below 100".into(),
-        };
-        if ask.targets_percent.len() > TARGETS_MAX {
-            return Err(bad(format!("is given more than {TARGETS_MAX} times")));
-        }
-        if let Some(wrong) = ask.targets_percent.iter().find(|percent| !(**percent > 0.0 && **percent < 100.0)) {
-            return Err(bad(format!("is {wrong}")));
-        }
-        self.insight().check_enabled()?;
-        self.know_volumes();
-        let loads = self.insight().loads(ask.name.as_deref());
-        if let Some(name) = ask.name.as_ref().filter(|_| loads.is_empty()) {
-            return Err(self.no_load(name));
-        }
-        ask.name.as_ref().map_or(Ok(()), |name| self.check_was_read(name))?;
-        let figures = self.data().figures();
-        let mut told = Vec::new();
-        for load in &loads {
-            let asked = self.asked_of(load, ask, &figures);
-            // The lock is not held meanwhile: it takes seconds.
-            let Some(watch) = self.insight().copy_of(load) else { continue };
-            let mut advice = advise(load, &watch, &asked);
-            self.add_state(load, &asked, &mut advice);
-            self.add_objects(load, &watch, &mut advice);
-            told.push(self.insight().keep(advice, asked.is_budget));
-        }
-        // The whole comes first: it is what was asked about.
-        if let Some(whole) = self.advise_pool(&loads, ask, &figures) {
-            told.insert(0, self.insight().keep(whole, ask.budget_bytes.is_some()));
-        }
-        Ok(told)
-    }
-
     /// Of a trace that cannot be used nothing is ever known.
-    fn check_was_read(&self, name: &str) -> Result<(), ControlError> {
+    pub(super) fn check_was_read(&self, name: &str) -> Result<(), ControlError> {
         match self.insight().view(name) {
             Ok(AnalysisView { source, state, problem: Some(problem), .. }) if source == "trace" && state == "failed" => {
                 let remedy = format!("correct the file, then `hearth analysis forget {name}` and start it anew");
@@ -249,7 +204,7 @@ impl Manager {
     }
 
     /// What an analysis that has ended or failed does not tell any more, and what a budget would bring where RAM has it all.
-    fn add_state(&self, load: &LoadNamed, asked: &Asked, advice: &mut AdviceView) {
+    pub(super) fn add_state(&self, load: &LoadNamed, asked: &Asked, advice: &mut AdviceView) {
         let view = self.insight().view(&load.name).ok().filter(|view| view.named);
         if let Some(view) = view.filter(|view| matches!(view.state.as_str(), "ended" | "failed")) {
             over(advice, &view);

@@ -15,10 +15,9 @@ use insight::objects::{Looked, Objects};
 use insight::{Insight, Look, LookedAt};
 use records::jobs::{Job, Work};
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use types::{BLOCK_BYTES, OnScan, Treatment};
+use types::{BLOCK_BYTES, Treatment};
 use uuid::Uuid;
 
 /// How much a look for names takes of the device.
@@ -36,8 +35,7 @@ const ASKED: Pace = Pace { rate_bytes: 16 << 20, rest_beside_clients: 4 };
 const READ_MAX: Duration = Duration::from_secs(10);
 /// So often a look begins anew when a volume becomes another under it.
 const ANEW_MAX: u32 = 4;
-/// Ranges that are cooled at a time.
-const COOLED_MAX: usize = 512;
+
 /// Objects told at once, where nothing else is asked.
 const OBJECTS_TOLD: u64 = 1000;
 /// And at most.
@@ -154,19 +152,6 @@ impl Manager {
         }
     }
 
-    /// With what names are hashed; `None`: they are shown.
-    pub(super) fn names_key(&self) -> Result<Option<Uuid>, ControlError> {
-        if !self.insight().options().names_hashed {
-            return Ok(None);
-        }
-        let known = self.memory().state.names_key;
-        if known.is_some() {
-            return Ok(known);
-        }
-        let fresh = Uuid::new_v4();
-        self.change(|state| *state.names_key.get_or_insert(fresh)).map(Some)
-    }
-
     /// Events for what is new, and for what is otherwise than it was.
     fn tell_found(&self, look: &Look, found: &Found) {
         let known: BTreeSet<_> = look.before.iter().flat_map(|before| &before.applications).map(|application| application.id).collect();
@@ -188,38 +173,6 @@ impl Manager {
         let Some(ranges) = ranges else { return };
         if let Err(error) = self.data().set_policies(&record, &ranges) {
             tracing::debug!("the policies of the objects of \"{name}\" are not in force: {error}");
-        }
-    }
-
-    /// What scans read need not stay in RAM, nor be known when it comes again.
-    pub(super) fn forget_scans(&self) {
-        let scanned = self.insight().take_scanned();
-        for (name, ranges) in scanned {
-            let Ok(record) = self.volume_record(&name) else { continue };
-            // Without a cutoff for streams their owner wants them cached.
-            if record.options.sequential_cutoff_bytes.is_none() {
-                continue;
-            }
-            let ranges: Vec<Range<u64>> = {
-                let insight = self.insight();
-                let objects = insight.objects_of(&name);
-                let may_stay = |bytes: &Range<u64>| {
-                    let object = objects.and_then(|objects| objects.at(bytes.start).map(|object| (objects, object)));
-                    object.is_some_and(|(objects, object)| objects.treatment_of(object, &record.rules).0.on_scan() == OnScan::Normal)
-                };
-                let mut ranges: Vec<Range<u64>> = ranges.into_iter().filter(|bytes| !may_stay(bytes)).collect();
-                // Leaves in the order of their keys lie side by side for the most part.
-                ranges.sort_unstable_by_key(|bytes| bytes.start);
-                ranges.dedup_by(|next, before| {
-                    let goes_on = next.start <= before.end;
-                    before.end = if goes_on { before.end.max(next.end) } else { before.end };
-                    goes_on
-                });
-                // What is left out stays in RAM until others need the room.
-                ranges.truncate(COOLED_MAX);
-                ranges
-            };
-            self.data().cool(&name, &ranges);
         }
     }
 

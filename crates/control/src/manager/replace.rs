@@ -20,6 +20,25 @@ use records::state::{PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use uuid::Uuid;
 
 impl Manager {
+    /// What was served before has to be so again: a job that leaves a volume behind has failed.
+    pub(in crate::manager) fn check_served_again(&self, before: &[VolumeRecord]) -> Result<(), ControlError> {
+        let Some(left) = before.iter().find(|volume| !self.volume_attached(&volume.name)) else { return Ok(()) };
+        let live = self.memory().volumes.get(&left.name).cloned();
+        let comes_by_itself = live.as_ref().is_some_and(|live| live.waits) || self.disk_record(&left.name).is_ok();
+        let start = if comes_by_itself {
+            "it is tried again by itself".to_string()
+        } else {
+            format!("then start it with `hearth volume start {}`", left.name)
+        };
+        let trouble = live.and_then(|live| live.trouble);
+        let (reason, remedy) = trouble.map_or((String::new(), start.clone()), |trouble| {
+            let said = if trouble.remedy.is_empty() { start } else { format!("{}; {start}", trouble.remedy) };
+            (format!(": {}", trouble.problem), said)
+        });
+        let problem = format!("the pool is running as asked for, but \"{}\" is not served{reason}", left.name);
+        Err(ControlError::DataPath(problem, remedy))
+    }
+
     pub(super) fn pool_replace(&self, name: &str, replace: &PoolReplace) -> Result<JobView, ControlError> {
         let WholePool { claim, record: old, volumes, disks } = self.claim_whole_pool(name, "the replacement of its SSD")?;
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {

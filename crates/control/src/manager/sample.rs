@@ -37,18 +37,18 @@ impl Manager {
         self.keep(&sample);
         self.shared.live.publish(LiveEvent::Sample(sample.clone()));
         let newest = Newest { sample: sample.clone(), figures: Arc::new(figures) };
-        *self.shared.newest.lock().expect("no holder of this lock panics") = newest;
+        *self.shared.newest.lock() = newest;
         sample
     }
 
     /// The newest sample; empty before the first.
     pub fn sample(&self) -> Arc<Sample> {
-        self.shared.newest.lock().expect("no holder of this lock panics").sample.clone()
+        self.shared.newest.lock().sample.clone()
     }
 
     /// The figures of the newest sample; empty before the first.
     pub fn figures(&self) -> Arc<Figures> {
-        self.shared.newest.lock().expect("no holder of this lock panics").figures.clone()
+        self.shared.newest.lock().figures.clone()
     }
 
     /// Volumes whose devices begin to refuse what they are asked for, or no longer do.

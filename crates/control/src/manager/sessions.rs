@@ -1,7 +1,8 @@
 //! Who is connected to the servers of applications: asked once a second, by a thread that there is only while there are connections.
 
 use super::Manager;
-use super::connect::{Of, login_of};
+use super::connections::Of;
+use super::server_names::login_of;
 use catalogue::{Session, Sessions, Trouble};
 use records::state::ConnectionRecord;
 use std::collections::BTreeMap;
@@ -37,15 +38,6 @@ struct Asked {
 }
 
 impl Manager {
-    /// The sessions of a volume's servers; none where none is connected, or none answers.
-    #[must_use]
-    pub fn sessions(&self, volume: &str) -> Vec<SessionSeen> {
-        let connections = self.connections();
-        // Threads of another server are not those that use this volume.
-        let of = connections.told.iter().filter(|((name, _), told)| name == volume && !told.is_another);
-        of.flat_map(|(_, told)| told.sessions.iter().cloned()).collect()
-    }
-
     /// Sees to it that sessions are asked for, if there is a connection.
     pub fn watch_sessions(&self) {
         if self.connected().is_empty() || std::mem::replace(&mut self.connections().is_asking, true) {

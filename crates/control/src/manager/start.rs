@@ -334,13 +334,6 @@ impl Manager {
         refused(volume, problem, remedy)
     }
 
-    pub(super) fn fail_volume(&self, volume: &VolumeRecord, error: &ControlError) {
-        let trouble = Trouble::from(error);
-        self.events().note(Severity::Error, &volume.name, format!("the volume is not served: {}", trouble.problem));
-        self.data().not_served(volume);
-        self.set_live_volume(&volume.name, |live| (live.health, live.trouble) = (Health::Failed, Some(trouble)));
-    }
-
     /// Attaches, proves the cache against the backing device where it must be, exports.
     pub(super) fn bring_up_volume(&self, volume: &VolumeRecord) -> Result<(), ControlError> {
         let damaged = self.memory().pools.get(&volume.pool).is_some_and(|p| p.damaged.contains(&volume.id));

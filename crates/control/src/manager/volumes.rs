@@ -178,60 +178,6 @@ impl Manager {
         Ok(facts)
     }
 
-    pub(super) fn check_exports_free(&self, exports: &[Export]) -> Result<(), ControlError> {
-        let state = self.memory().state.clone();
-        for export in exports {
-            let is_taken = |other: &Export| other.shares_place_with(*export);
-            let owner = state.volumes.iter().find(|v| v.exports.iter().any(is_taken));
-            let of_disk = || state.disks.iter().find(|disk| disk.exports.iter().any(is_taken));
-            let owner = owner.map(|volume| &volume.name).or_else(|| of_disk().map(|disk| &disk.name));
-            if let Some(owner) = owner {
-                return Err(ControlError::BadOption {
-                    option: "--export",
-                    problem: format!("{export} is the place of \"{owner}\""),
-                    remedy: "choose another one".into(),
-                });
-            }
-        }
-        exports.iter().try_for_each(|export| self.data().check_export(*export))
-    }
-
-    pub(super) fn running_pool(&self, name: &str) -> Result<PoolRecord, ControlError> {
-        let record = self.pool_record(name)?;
-        let memory = self.memory();
-        let live = memory.pools.get(name);
-        match live.map(|l| l.health) {
-            Some(Health::Running) => Ok(record),
-            Some(Health::Starting) => Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its start" }),
-            _ => {
-                let trouble = live.and_then(|l| l.trouble.clone());
-                let (reason, remedy) = trouble.map_or(("it is being removed".into(), String::new()), |t| (t.problem, t.remedy));
-                Err(ControlError::NotRunning { named: "pool", name: name.into(), reason, remedy })
-            }
-        }
-    }
-
-    /// The record of a volume that is attached to its cache.
-    pub(super) fn running_volume(&self, name: &str) -> Result<VolumeRecord, ControlError> {
-        let record = self.volume_record(name)?;
-        let memory = self.memory();
-        match memory.volumes.get(name) {
-            Some(live) if live.attached && live.health == Health::Running => Ok(record),
-            Some(live) if live.health == Health::Stopped => {
-                let (reason, remedy) = ("it is stopped".into(), format!("start it with `hearth volume start {name}`"));
-                Err(ControlError::NotRunning { named: "volume", name: name.into(), reason, remedy })
-            }
-            live => {
-                let trouble = live.and_then(|l| l.trouble.clone());
-                let (reason, remedy) = trouble
-                    .map_or(("it is being started or removed".into(), "see `hearth volume list`, then try again".into()), |t| {
-                        (t.problem, t.remedy)
-                    });
-                Err(ControlError::NotRunning { named: "volume", name: name.into(), reason, remedy })
-            }
-        }
-    }
-
     pub(super) fn volume_set(&self, name: &str, set: &VolumeSet) -> Result<Answer, ControlError> {
         if set.options.is_empty() && !set.accept_backing && set.exports.is_none() {
             let remedy = "give at least one, for instance --mode write-through".to_string();

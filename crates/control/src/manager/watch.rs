@@ -63,7 +63,7 @@ impl Manager {
 
     /// Notes what may come in floods.
     fn note_often(&self, severity: Severity, volume: &str, kind: &'static str, message: String) {
-        let told = self.shared.repeats.lock().expect("no holder of this lock panics").note(volume, kind, unix_s() * 1000);
+        let told = self.shared.repeats.lock().note(volume, kind, unix_s() * 1000);
         if told {
             self.events().note(severity, volume, message);
         }
@@ -71,7 +71,7 @@ impl Manager {
 
     /// Tells what floods have ended.
     pub(super) fn tell_repeats(&self, unix_ms: u64) {
-        let ended = self.shared.repeats.lock().expect("no holder of this lock panics").ended(unix_ms);
+        let ended = self.shared.repeats.lock().ended(unix_ms);
         for (volume, kind, count) in ended {
             self.events().note(Severity::Warning, &volume, format!("{count} more {kind} within a minute"));
         }

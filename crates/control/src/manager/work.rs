@@ -8,7 +8,6 @@ use api::{Health, JobView, Severity};
 use datapath::{DeviceUse, Pending};
 use records::jobs::{Job, LOOK, Work};
 use records::state::{VolumePhase, VolumeRecord};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::Mode;
 use uuid::Uuid;
@@ -338,11 +337,6 @@ impl Manager {
         let Err(error) = let_go() else { return Ok(()) };
         self.give_up_backing(volume, &error)?;
         let_go()
-    }
-
-    /// A job that nobody watches, for tests and for the stop.
-    pub(super) fn running_jobs(&self) -> Vec<Arc<Job>> {
-        self.shared.jobs.list().into_iter().filter(|j| j.is_running()).collect()
     }
 }
 

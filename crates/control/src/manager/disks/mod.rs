@@ -32,6 +32,7 @@
 //! | 3. the cache is formatted, the table has the new room | the same |
 //! | 4. start it, save it as `ready` | – |
 
+mod claiming;
 mod offers;
 mod places;
 mod room;
@@ -47,7 +48,7 @@ use api::words::Export;
 use api::{Answer, DiskCreate, DiskSet, JobView, Severity};
 use format::disks::DISKS_MAX;
 use places::{cut, joined, no_room, whole_grains};
-use records::state::{DiskRecord, PoolRecord, Span, VolumeRecord};
+use records::state::{DiskRecord, PoolRecord, Span};
 use uuid::Uuid;
 
 impl Manager {
@@ -265,16 +266,6 @@ impl Manager {
         }
     }
 
-    /// Whether the disks of a pool may be changed: its SSD lists none that is not on record as it is there, unless a change was cut short. A state
-    /// from before the disk would give its room away.
-    fn check_table(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        let (disks, is_changing) = {
-            let memory = self.memory();
-            (memory.state.disks_of(&pool.name), memory.state.disk_changes.contains(&pool.name))
-        };
-        if is_changing { Ok(()) } else { self.data().check_disks(pool, &disks) }
-    }
-
     /// From here on the SSD's table may differ from the record.
     fn begin_change_of(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         self.check_table(pool)?;
@@ -291,45 +282,5 @@ impl Manager {
         if let Err(error) = ended {
             tracing::warn!("that the disks of {} are as they are on record is not noted: {error}", pool.name);
         }
-    }
-
-    fn save_disk(&self, disk: &DiskRecord) -> Result<(), ControlError> {
-        self.change(|state| state.disks.iter_mut().filter(|other| other.name == disk.name).for_each(|other| other.clone_from(disk)))
-    }
-
-    /// A pool's disks as volumes, for who takes exports back and detaches.
-    pub(super) fn disk_volumes(&self, pool: &str) -> Vec<VolumeRecord> {
-        let memory = self.memory();
-        let ssd = memory.state.pool(pool).map_or(String::new(), |pool| pool.ssd.clone());
-        memory.state.disks_of(pool).iter().map(|disk| disk.as_volume(&ssd)).collect()
-    }
-
-    /// No volume or disk has the name.
-    pub(super) fn check_name_is_free(&self, name: &str) -> Result<(), ControlError> {
-        let memory = self.memory();
-        match (memory.state.volume(name), memory.state.disk(name)) {
-            (None, None) => Ok(()),
-            (Some(_), _) => Err(ControlError::Taken { named: "volume", name: name.into() }),
-            (None, Some(_)) => Err(ControlError::Taken { named: "disk", name: name.into() }),
-        }
-    }
-
-    /// Claims a disk and its pool, and gives the disk as it is then.
-    fn claim_disk(&self, name: &str, doing: &'static str) -> Result<(Claim, DiskRecord), ControlError> {
-        let pool = self.disk_record(name)?.pool;
-        let claim = self.claim(&[(Named::Pool, &pool), (Named::Volume, name)], doing)?;
-        let disk = self.disk_record(name)?;
-        if disk.pool != pool {
-            return Err(ControlError::Claimed { named: "disk", name: name.into(), doing: "its creation anew" });
-        }
-        Ok((claim, disk))
-    }
-
-    pub(super) fn is_disk(&self, name: &str) -> bool {
-        self.memory().state.disk(name).is_some()
-    }
-
-    pub(super) fn disk_record(&self, name: &str) -> Result<DiskRecord, ControlError> {
-        self.memory().state.disk(name).cloned().ok_or_else(|| ControlError::Unknown { named: "disk", name: name.into() })
     }
 }

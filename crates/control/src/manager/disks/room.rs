@@ -2,11 +2,11 @@
 
 use super::super::Manager;
 use super::super::claims::{Claim, WholePool};
-use api::error::{ControlError, Kind};
+use api::error::ControlError;
 use api::human;
 use api::{JobView, PoolReplace, Severity};
 use records::jobs::{Job, Work};
-use records::state::{OnBlankSsd, PoolPhase, PoolRecord, Span, VolumePhase, VolumeRecord};
+use records::state::{PoolPhase, PoolRecord, Span, VolumePhase, VolumeRecord};
 use uuid::Uuid;
 
 impl Manager {
@@ -85,55 +85,6 @@ impl Manager {
         let told = format!("its cache has {} of the SSD now, and is empty", human::bytes(has));
         self.events().note(Severity::Info, name, told);
         self.check_served_again(&served)
-    }
-
-    /// What was served before has to be so again: a job that leaves a volume behind has failed.
-    pub(in crate::manager) fn check_served_again(&self, before: &[VolumeRecord]) -> Result<(), ControlError> {
-        let Some(left) = before.iter().find(|volume| !self.volume_attached(&volume.name)) else { return Ok(()) };
-        let live = self.memory().volumes.get(&left.name).cloned();
-        let comes_by_itself = live.as_ref().is_some_and(|live| live.waits) || self.disk_record(&left.name).is_ok();
-        let start = if comes_by_itself {
-            "it is tried again by itself".to_string()
-        } else {
-            format!("then start it with `hearth volume start {}`", left.name)
-        };
-        let trouble = live.and_then(|live| live.trouble);
-        let (reason, remedy) = trouble.map_or((String::new(), start.clone()), |trouble| {
-            let said = if trouble.remedy.is_empty() { start } else { format!("{}; {start}", trouble.remedy) };
-            (format!(": {}", trouble.problem), said)
-        });
-        let problem = format!("the pool is running as asked for, but \"{}\" is not served{reason}", left.name);
-        Err(ControlError::DataPath(problem, remedy))
-    }
-
-    /// Step 3 of a move of the room, also for a start that finds it half done. The pool is not running.
-    ///
-    /// Gives the pool with its SSD where that is now.
-    pub(in crate::manager) fn reformat(&self, pool: &PoolRecord, former: Uuid) -> Result<PoolRecord, ControlError> {
-        let carries_it = |ssd: &str| {
-            let carries = self.data().examine_ssd(ssd).map(|facts| facts.pool);
-            carries.map(|uuid| uuid == Some(former) || uuid == Some(pool.uuid))
-        };
-        let is_there = carries_it(&pool.ssd).unwrap_or(false);
-        // It may have another name now. Other devices are not asked without need: one of them may be our own, whose users wait.
-        let find = || self.data().find_ssd(pool.uuid).or_else(|| self.data().find_ssd(former));
-        let found = if is_there { None } else { find() };
-        let pool = &PoolRecord { ssd: found.unwrap_or_else(|| pool.ssd.clone()), ..pool.clone() };
-        let is_begun = pool.on_blank_ssd == OnBlankSsd::Make && self.memory().state.disks_of(&pool.name).is_empty();
-        if !(carries_it(&pool.ssd)? || is_begun && self.has_blank_ssd(pool)) {
-            let remedy = format!("make its cache anew with `hearth pool replace {} --ssd {} --force`: its disks stay", pool.name, pool.ssd);
-            let problem = "its cache was being made anew when hearth ended, and it does not carry this pool now".to_string();
-            return Err(crate::manager::pools::device(&pool.ssd, problem, remedy, Kind::Conflict));
-        }
-        let disks = self.memory().state.disks_of(&pool.name);
-        self.data().format(pool)?;
-        self.data().write_disks(pool, &disks)?;
-        self.change(|state| {
-            if let Some(now) = state.pool_mut(&pool.name) {
-                now.ssd.clone_from(&pool.ssd);
-            }
-        })?;
-        Ok(pool.clone())
     }
 }
 
