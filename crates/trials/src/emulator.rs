@@ -2,6 +2,7 @@
 
 use crate::command;
 use crate::initramfs::Boot;
+use crate::turns::Turn;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,6 +19,7 @@ pub struct Emulator {
     child: Child,
     files: String,
     monitor: BufReader<UnixStream>,
+    _turn: Turn,
 }
 
 impl Emulator {
@@ -26,6 +28,7 @@ impl Emulator {
     /// # Panics
     /// If QEMU does not come up; with what it said.
     pub fn start(files: &str, boot: &Boot, mib: u32, disk: &[String], incoming: Option<&str>) -> Emulator {
+        let turn = Turn::wait();
         let log = File::create(format!("{files}.log")).expect("there is room");
         let mut command = Command::new("qemu-system-x86_64");
         command
@@ -51,7 +54,7 @@ impl Emulator {
             std::thread::sleep(POLL);
         };
         monitor.set_read_timeout(Some(SHORT)).expect("a socket has one");
-        let mut emulator = Emulator { child, files: files.to_owned(), monitor: BufReader::new(monitor) };
+        let mut emulator = Emulator { child, files: files.to_owned(), monitor: BufReader::new(monitor), _turn: turn };
         emulator.ask("qmp_capabilities", json!({}));
         emulator
     }

@@ -7,6 +7,7 @@
 use crate::command::{Ended, run};
 use crate::needs::{Need, met};
 use crate::place::{Place, binary};
+use crate::turns::Turn;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub fn is_guest() -> bool {
 /// # Panics
 /// If it fails there, or the guest does not come up.
 pub fn pass_in_guest(test: &str, modules: &[&str], options: &[&str]) {
+    let _turn = Turn::wait();
     let launcher = launcher().expect("the caller has asked for it as a need");
     let program = std::env::current_exe().expect("this program has a path");
     let inside = format!(
@@ -91,6 +93,7 @@ pub fn prepared(trial: &str, name: &str, more: &[Need]) -> Option<Place> {
 /// # Panics
 /// If there is no lab, or no binary.
 pub fn step(place: &Place, script: &str, step: &str) -> Ended {
+    let _turn = Turn::wait();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kept = place.path("kept");
     let mut command = Command::new(launcher().expect("the caller has prepared it"));

@@ -5,6 +5,7 @@
 //! * [`needs`]: what a trial needs of the machine, and the message when it is not there.
 //! * [`lab`]: trials of what only the kernel of a guest has.
 //! * [`initramfs`] and [`emulator`]: small guests that can move from one QEMU to another.
+//! * [`turns`]: one guest at a time.
 //! * [`tree`]: the content of a directory tree, for comparison.
 //! * [`nbd`]: an NBD client as small as the protocol allows.
 //! * [`direct`]: a block device around the page cache.
@@ -25,4 +26,5 @@ pub mod needs;
 pub mod place;
 pub mod registers;
 pub mod tree;
+pub mod turns;
 pub mod virtio;

@@ -42,6 +42,7 @@ fn guest_under_kills() {
         eprintln!("guest_under_kills: SKIPPED, there is no guest lab beside the project (VMLAB=PATH names one)");
         return;
     };
+    let _turn = trials::turns::Turn::wait();
     let mut place = Place::new("guests");
     place.start();
     place.pool(128, 16);

@@ -24,6 +24,7 @@ fn initiators_outlive_the_daemon() {
     if !met(trial, &[&[Need::Root], &programs[..]].concat()) {
         return;
     }
+    let _turn = trials::turns::Turn::wait();
     let place = Place::new("shares");
     let kept = place.path("kept");
     std::fs::create_dir(&kept).expect("a directory");
