@@ -1,4 +1,5 @@
-//! Every planted mistake of the engine is found within the bounds of [`simulator::mutants::bounds`]. (`--features mutants`.)
+//! The planted mistakes of the engine are found within the bounds of [`simulator::mutants::bounds`], except those of [`STILL_ALIVE`], which no
+//! run is expected to find: that list says why. (`--features mutants`.)
 //!
 //! `make test` runs the seeds that found each of them before ([`simulator::mutants::memory`]), and searches one part in
 //! [`PARTS`] afresh: `MUTANTS_PART` says which. `make test-long` searches all of them (`MUTANTS_PART=all`). It is one test, because the switch
