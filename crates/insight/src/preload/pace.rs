@@ -1,14 +1,19 @@
-//! How fast a preload reads beside clients: it grows while their reads are as quick as they are without it, and falls by half when they are not.
+//! The rate of a preload beside clients: it rises while their reads stay about as quick as without the preload, and is halved when they do not.
 //!
-//! Looked at once a second. While clients ask nothing of the backing device there is nobody to hold back for: the reads go at the disk's own rate, two in
-//! flight, and only `--rate` limits them. When clients come, reading pauses until a second has shown how long their requests take alone; then it begins
-//! at [`START_BYTES_S`] and gains up to [`STEP_BYTES_S`] with each look at which the slow ones (99th percentile) stay within a limit. It pauses again from time
-//! to time, since loads change.
+//! The rate is decided once a second:
 //!
-//! The limit is 1.3 times what clients have alone, so that one and a half times is held over the whole, as long as that is within the volume's latency goal. Where they are near the goal, or
-//! beyond it without any help of ours, it is the goal, but always a quarter more than alone: a cold cache in front of an overloaded disk is what a preload
-//! is for, and it must come to an end. Where they are far from the goal it is half of that: of a disk that is nearly idle a single read of a preload
-//! doubles the slow requests, and nobody is hurt by it.
+//! 1. While clients send no requests to the backing device, the preload reads at the device's own rate, with two reads in flight. Only `--rate` limits it.
+//! 2. When clients send requests, the preload pauses until a second has shown how long their requests take alone.
+//! 3. Then it begins at [`START_BYTES_S`]. It gains up to [`STEP_BYTES_S`] with each look at which the clients' slow requests (99th percentile)
+//!    stay within the limit.
+//! 4. It pauses again from time to time, because loads change.
+//!
+//! The limit is 1.3 times what the slow requests take alone, so that 1.5 times is held over the whole preload. The volume's latency goal changes it:
+//!
+//! * Where 1.3 times is beyond the goal, the limit is the goal, but never less than 1.25 times what they take alone. A preload is made for a
+//!   cold cache in front of an overloaded disk, and it must come to an end there, too.
+//! * The limit is never less than half of the goal. On a disk that is nearly idle, a single read of a preload doubles the slow requests, and no
+//!   client is harmed by that.
 
 use runtime::Histogram;
 use std::collections::VecDeque;
