@@ -138,8 +138,8 @@ pub enum Command {
     /// Certificates for exports with TLS
     #[command(subcommand)]
     Pki(Pki),
-    /// End block devices whose daemon was killed and does not come back, so that nobody waits for
-    /// them any more; devices that volumes are attached to go on without hearth
+    /// End block devices whose daemon was killed and does not come back, so that no program waits
+    /// for them any more; devices that volumes are attached to go on without hearth
     Rescue(Rescue),
     /// Print the API's description (OpenAPI)
     #[command(hide = true)]
@@ -264,7 +264,7 @@ pub enum Pool {
         /// Overwrite a file system or other content found on the SSD
         #[arg(long)]
         force: bool,
-        /// When the SSD is blank at a start: stop, or make the cache anew if nothing of it was dirty
+        /// When the SSD is blank at a start: stop, or create the cache again if nothing of it was dirty
         #[arg(long, value_name = "stop|make")]
         on_blank_ssd: Option<String>,
     },
@@ -303,7 +303,7 @@ pub enum Pool {
         /// Deduplication, deltas and compression of new blocks: off, fast, dense or auto
         #[arg(long, value_name = "LEVEL")]
         content: Option<String>,
-        /// When the SSD is blank at a start: stop, or make the cache anew if nothing of it was dirty
+        /// When the SSD is blank at a start: stop, or create the cache again if nothing of it was dirty
         #[arg(long, value_name = "stop|make")]
         on_blank_ssd: Option<String>,
     },

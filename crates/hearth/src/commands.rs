@@ -161,7 +161,7 @@ impl Session {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
                 self.print(&done, |done| {
-                    let left = done.summary.as_ref().map_or(String::new(), |told| format!("; {told}"));
+                    let left = done.summary.as_ref().map_or(String::new(), |summary| format!("; {summary}"));
                     format!("pool {name} destroyed{left}\n")
                 })
             }

@@ -119,13 +119,13 @@ impl Session {
         ))
     }
 
-    /// That the cache of a pool was made anew to give room, which nobody may expect of making a disk.
+    /// That the cache of a pool was created again to give room, which users may not expect of making a disk.
     fn tell_cache_anew(&self, pool: &str, gave_room: bool) -> Result<(), Failure> {
         if !gave_room || self.json {
             return Ok(());
         }
         let size = human::bytes(self.client.get::<PoolView>(&format!("/pools/{pool}"))?.size_bytes);
-        print(&format!("the cache of pool {pool} gave the room: it was made anew with {size}, and is empty\n"))
+        print(&format!("the cache of pool {pool} gave the room: it was created again with {size}, and is empty\n"))
     }
 }
 
@@ -142,9 +142,9 @@ fn made(disk: &DiskView) -> String {
 
 /// What a change of size came to.
 fn resized(disk: &DiskView) -> String {
-    let told = format!("its size is {} now", human::bytes(disk.size_bytes));
-    let told = std::iter::once(told).chain(disk.size_reach.iter().cloned()).collect::<Vec<_>>().join("; ");
-    format!("disk {}: {told}\n", disk.name)
+    let size = format!("its size is {} now", human::bytes(disk.size_bytes));
+    let changed = std::iter::once(size).chain(disk.size_reach.iter().cloned()).collect::<Vec<_>>().join("; ");
+    format!("disk {}: {changed}\n", disk.name)
 }
 
 /// All disks, one line each.

@@ -61,7 +61,7 @@ success
 failure: one sentence on standard error says why, and what to do next
 .TP
 .B 2
-the command line makes no sense
+the command line is invalid
 .TP
 .B 130
 ended by Ctrl\-C

@@ -38,7 +38,7 @@ pub fn keeper(places: &Places) -> Keeper {
 /// # Errors
 /// If that is no socket that daemons can connect to.
 pub fn keep(socket: &Path, daemon_socket: Option<&Path>) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(error.to_string(), "it is started by `hearth serve`, and by nobody else");
+    let failed = |error: std::io::Error| Failure::failed(error.to_string(), "it is started by `hearth serve`, and by no other program");
     // By its own name in lists of processes.
     rustix::thread::set_name(KEEPER_NAME).map_err(|error| failed(error.into()))?;
     raise_descriptor_limit();

@@ -1,4 +1,4 @@
-//! The log on standard error: for people, for systemd's journal, or for programs. Nobody waits for who reads it ([`crate::outlet`]).
+//! The log on standard error: for people, for systemd's journal, or for programs. No thread waits for its reader ([`crate::outlet`]).
 
 use crate::config::settings::LogFormat;
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ static OUTLET: OnceLock<Outlet> = OnceLock::new();
 pub fn start(filter: &str, format: LogFormat) -> Result<(), Failure> {
     let started = Outlet::start(|lines| {
         let lines = types::counted(lines, "line");
-        tracing::warn!("{lines} of this log were dropped: nobody took them in time");
+        tracing::warn!("{lines} of this log were dropped: they were not read in time");
     })?;
     let outlet = OUTLET.get_or_init(|| started).clone();
     std::panic::set_hook(Box::new(|panic| {

@@ -141,7 +141,7 @@ fn the_one<'a>(told: &'a [VolumeApplications], app: &str) -> Result<(&'a VolumeA
 }
 
 fn connected(done: &Connected) -> String {
-    let mut text = format!("connected to {} as {}: it told {}\n", done.server, done.user, types::counted(done.names, "name"));
+    let mut text = format!("connected to {} as {}: {} read\n", done.server, done.user, types::counted(done.names, "name"));
     for sentence in &done.sentences {
         text += &format!("{sentence}\n");
     }
@@ -163,7 +163,7 @@ fn objects_of(wanted: &ObjectList) -> Result<String, Failure> {
         None => TOLD,
         Some(0) => TOLD_MAX,
         Some(count) if count > TOLD_MAX => {
-            return Err(Failure::usage(format!("--limit {count} is more than {TOLD_MAX}"), "give 0 for all that can be told"));
+            return Err(Failure::usage(format!("--limit {count} is more than {TOLD_MAX}"), "give 0 for as many as can be listed"));
         }
         Some(count) => count,
     };

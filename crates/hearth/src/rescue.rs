@@ -1,5 +1,5 @@
-//! What a daemon has left that does not come back: its block devices end, so that nobody waits for
-//! them any more, and devices that volumes are attached to go on without hearth.
+//! What a daemon has left that does not come back: its block devices end, so that no program waits
+//! for them any more, and devices that volumes are attached to go on without hearth.
 //!
 //! A process of its own serves such volumes until their devices are led past hearth: what may keep
 //! the daemon from running, a disk that hangs too, cannot keep the rescue from going on.
@@ -71,7 +71,7 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     }
     past.print()?;
     for device in &ended.devices {
-        print(&format!("{device}: ended; whoever has it open gets errors, and it vanishes when that is closed\n"))?;
+        print(&format!("{device}: ended; programs that have it open get errors, and it vanishes when they close it\n"))?;
     }
     // A device that is in use gives errors already: the rescue is done.
     for remark in &ended.remains {
@@ -80,7 +80,7 @@ pub fn rescue(places: &Places) -> Result<(), Failure> {
     match (ended.problems.first(), past.problems.into_iter().next()) {
         (_, Some(problem)) => Err(problem),
         (Some(problem), None) => Err(Failure::failed(problem.clone(), "see `losetup --list`")),
-        (None, None) if ended.devices.is_empty() && ended.remains.is_empty() && past.told.is_empty() => nothing(),
+        (None, None) if ended.devices.is_empty() && ended.remains.is_empty() && past.sentences.is_empty() => nothing(),
         (None, None) => Ok(()),
     }
 }
@@ -136,7 +136,7 @@ pub fn rescue_after_stop(places: &Places) -> Result<(), Failure> {
     let mut first = past.problems.into_iter().next();
     for device in devices.unwrap_or_else(end)? {
         match device {
-            Ok(device) => print(&format!("{}: ended; whoever has it open gets errors\n", device.display()))?,
+            Ok(device) => print(&format!("{}: ended; programs that have it open get errors\n", device.display()))?,
             Err(problem) => drop(first.get_or_insert(Failure::failed(problem, "see the kernel's log (dmesg)"))),
         }
     }
@@ -171,17 +171,17 @@ fn is_being_restarted() -> Result<bool, Failure> {
 #[derive(Default)]
 struct Past {
     /// A sentence for each that goes on without hearth.
-    told: Vec<String>,
+    sentences: Vec<String>,
     problems: Vec<Failure>,
 }
 
 impl Past {
     fn is_empty(&self) -> bool {
-        self.told.is_empty() && self.problems.is_empty()
+        self.sentences.is_empty() && self.problems.is_empty()
     }
 
     fn print(&self) -> Result<(), Failure> {
-        self.told.iter().try_for_each(|told| print(&format!("{told}\n")))
+        self.sentences.iter().try_for_each(|sentence| print(&format!("{sentence}\n")))
     }
 }
 
@@ -218,7 +218,7 @@ fn lead_attached_past(places: &Places, lock: &DaemonLock, end: &mut dyn FnMut())
         };
         format!("{}: goes on without hearth; {next}", device_of(volume))
     };
-    past.told.extend(found.volumes.iter().filter(|volume| is_past(&volume.name)).map(on));
+    past.sentences.extend(found.volumes.iter().filter(|volume| is_past(&volume.name)).map(on));
     if remaining.is_empty() {
         return past;
     }
@@ -229,8 +229,8 @@ fn lead_attached_past(places: &Places, lock: &DaemonLock, end: &mut dyn FnMut())
     }
     for Led { volume, result } in lead_past(&mapped, remaining, end, PATIENCE) {
         match result {
-            Ok(false) => past.told.push(on(&volume)),
-            Ok(true) => past.told.push(format!("{}; requests that were under way got errors", on(&volume))),
+            Ok(false) => past.sentences.push(on(&volume)),
+            Ok(true) => past.sentences.push(format!("{}; requests that were under way got errors", on(&volume))),
             Err(error) => past.problems.push(error.into()),
         }
     }

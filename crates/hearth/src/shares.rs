@@ -114,7 +114,7 @@ fn show(share: &ShareView) -> String {
         ("serial number", share.serial.clone()),
         ("world-wide name", share.wwn.clone()),
         ("address", share.addresses.join(", ")),
-        ("served by", share.server.as_deref().map_or("nobody now", served_by).into()),
+        ("served by", share.server.as_deref().map_or("none now", served_by).into()),
         ("device", share.device.clone().unwrap_or_else(|| "none now".into())),
         ("initiators", listed(&share.initiators, "all")),
         ("connected", share.connected.as_ref().map_or("unknown".into(), |names| listed(names, "none"))),

@@ -12,8 +12,8 @@ pub fn known(bytes: Option<u64>) -> String {
 }
 
 /// What a change of options did; of a new mode, what an acknowledged write means from now on.
-pub fn changed(volume: &str, told: &str, mode: Option<&str>) -> String {
-    let mode = mode.filter(|mode| told.contains(&format!("mode {mode} (was "))).and_then(Mode::from_name);
+pub fn changed(volume: &str, changes: &str, mode: Option<&str>) -> String {
+    let mode = mode.filter(|mode| changes.contains(&format!("mode {mode} (was "))).and_then(Mode::from_name);
     let meaning = match mode {
         None => "",
         Some(Mode::WriteBack) => "; writes are acknowledged when they are on the SSD, and destaged later",
@@ -21,7 +21,7 @@ pub fn changed(volume: &str, told: &str, mode: Option<&str>) -> String {
         Some(Mode::WriteAround) => "; writes are acknowledged when they are on the backing device, and do not enter the cache",
         Some(Mode::PassThrough) => "; nothing is cached",
     };
-    format!("volume {volume}: {told}{meaning}\n")
+    format!("volume {volume}: {changes}{meaning}\n")
 }
 
 /// The state of a volume that has left write-back mode.
@@ -48,9 +48,9 @@ pub fn pool_created(pool: &PoolView) -> String {
     // Files do not lose their content when a machine is stopped.
     if pool.ssd.starts_with("/dev/") {
         text += &match pool.on_blank_ssd.as_str() {
-            "make" => "if its SSD is blank at a start, the cache is made anew (never over dirty data)\n".to_string(),
+            "make" => "if its SSD is blank at a start, the cache is created again (never over dirty data)\n".to_string(),
             _ => format!(
-                "if its SSD is blank at a start, the pool stops; `hearth pool set {} --on-blank-ssd make` has its cache made anew instead\n",
+                "if its SSD is blank at a start, the pool stops; `hearth pool set {} --on-blank-ssd make` has its cache created again instead\n",
                 pool.name
             ),
         };

@@ -1,4 +1,4 @@
-//! What systemd is told at each boot of devices that volumes are attached to: their file systems are mounted
+//! Units for systemd at each boot, for devices that volumes are attached to: their file systems are mounted
 //! when the cache is under them, and it stays there until they are unmounted.
 //!
 //! A generator runs before anything is mounted but the root file system (systemd.generator(7)). Where the

@@ -101,7 +101,7 @@ Of
 the file has no problem
 .TP
 .B 2
-it has problems, or cannot be read; each is told with its line and what to do
+it has problems, or cannot be read; each is reported with its line and what to do
 .PP
 .B hearth serve
 ends with 2 as well if the file has problems.

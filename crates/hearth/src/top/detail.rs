@@ -1,4 +1,4 @@
-//! One volume: latencies by outcome, who was turned away from the cache and why, the last minutes.
+//! One volume: latencies by outcome, what bypassed the cache and why, the last minutes.
 
 use super::draw::{Looks, known};
 use super::figures::{columns, count, percent, size, time_us};

@@ -81,7 +81,7 @@ fn a_state_older_than_the_ssd_gives_no_room_away() {
     let daemon = place.daemon();
     begin(&place);
     let made = place.must(&["disk", "create", "a", "--pool", "p", "--size", "48MiB", "--export", "nbd"]);
-    assert!(made.contains("the cache of pool p gave the room: it was made anew with ") && made.ends_with(", and is empty\n"), "{made}");
+    assert!(made.contains("the cache of pool p gave the room: it was created again with ") && made.ends_with(", and is empty\n"), "{made}");
     daemon.stop();
     let state = place.path("state/state.json");
     let old = std::fs::read(&state).expect("it is there");
