@@ -1,4 +1,4 @@
-//! The files of the console, from whoever has them.
+//! The files of the console, which the program that starts the server provides.
 
 use crate::problem::{Outcome, no_path};
 use axum::body::Body;

@@ -166,8 +166,8 @@ pub struct TcpSocket {
     address: SocketAddr,
 }
 
-/// What to do where the unit allows Unix sockets alone.
-const NO_NETWORK: &str = "if systemd runs the daemon, its unit allows no network: `systemctl edit hearth`, and add under [Service] the lines \
+/// What to do where the systemd unit allows Unix sockets only.
+const NO_NETWORK: &str = "if systemd runs the daemon, its unit allows no network: run `systemctl edit hearth`, and add these lines under [Service]: \
 RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost (or the addresses that may connect)";
 
 impl TcpSocket {
@@ -365,7 +365,7 @@ async fn make_room<S: AsyncRead + AsyncWrite + Unpin>(mut wire: Wire<S>, visit: 
     tracing::debug!("a connection to the API was closed to make room");
     if let Some(_permit) = visit.farewell().filter(|_| wire.may_answer()) {
         let said = timeout(FAREWELL, wire.say(&door::crowded())).await;
-        tracing::trace!("told: {said:?}");
+        tracing::trace!("farewell: {said:?}");
     }
 }
 

@@ -51,7 +51,7 @@ pub async fn analysis_forget(State(app): Shared, Name(name): Name, _: Nothing) -
     run(&app, Action::AnalysisForget { name }).await
 }
 
-/// Who reads and writes: streams told apart by what they do.
+/// Who reads and writes: streams distinguished by what they do.
 #[utoipa::path(
     get, path = "/api/v1/streams", tag = "insight", params(OfLoad),
     responses((status = 200, description = "Streams.", body = Vec<StreamView>))
@@ -110,7 +110,7 @@ pub async fn advice_show(State(app): Shared, Number(id): Number) -> Answered {
     run(&app, Action::AdviceShow { id }).await
 }
 
-/// Makes an advice so: policies of objects, and the hot parts are read into the cache, as far as nobody has to buy anything.
+/// Applies an advice: sets policies of objects and reads the hot parts into the cache, as far as that needs no new hardware.
 #[utoipa::path(
     post, path = "/api/v1/advice/{id}/apply", tag = "insight", params(AdviceNumber, How),
     responses((status = 200, description = "What changed, or would.", body = AdviceApplied))

@@ -27,7 +27,7 @@ pub async fn application_list(State(app): Shared, caller: Caller, Asked(of): Ask
 #[utoipa::path(
     post, path = "/api/v1/applications/{id}/connect", tag = "insight", params(ApplicationNumber),
     request_body(content = AppConnect, example = json!({"login": "/etc/hearth/shop.cnf"})),
-    responses((status = 200, description = "What the server told.", body = Connected))
+    responses((status = 200, description = "What the server reported.", body = Connected))
 )]
 pub async fn application_connect(State(app): Shared, Number(id): Number, Json(connect): Json<AppConnect>) -> Answered {
     check_volume(connect.volume.as_ref())?;

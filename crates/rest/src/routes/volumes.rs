@@ -10,9 +10,9 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-/// Cells of a map where nobody says how many.
+/// Cells of a map where the request does not say how many.
 const MAP_CELLS: u32 = 1024;
-/// Bytes that `why` looks at where nobody says how many: a block.
+/// Bytes that `why` looks at where the request does not say how many: a block.
 const WHY_BYTES: u64 = types::BLOCK_BYTES;
 
 /// All volumes.
@@ -73,7 +73,7 @@ pub async fn volume_remove(State(app): Shared, Name(name): Name, Asked(asked): A
     run(&app, Action::VolumeRemove { name, drop_dirty: asked.drop_dirty }).await
 }
 
-/// Gives a volume that nobody uses another name; its cache is kept.
+/// Gives a volume that is not in use another name; its cache is kept.
 #[utoipa::path(
     post, path = "/api/v1/volumes/{name}/rename", tag = "volumes", params(VolumeName),
     request_body(content = VolumeRename, example = json!({"name": "orders"})),
