@@ -68,7 +68,7 @@ pub enum FuseError {
         by: String,
     },
     /// The driver made the device read-only, and keeps it so.
-    #[error("{device:?} stays read-only until it is made anew: unmount it, then stop and start its volume")]
+    #[error("{device:?} stays read-only until it is created again: unmount it, then stop and start its volume")]
     StaysReadOnly {
         /// The block device.
         device: PathBuf,

@@ -130,7 +130,7 @@ impl Process {
         let this = Arc::downgrade(self);
         let watching = std::thread::Builder::new().name("keeper".into()).spawn(move || watch(&this, &socket));
         if let Err(error) = watching {
-            tracing::warn!(%error, "nobody notices if the process ends that holds the exports");
+            tracing::warn!(%error, "the process that holds the exports is not watched: its end will not be noticed");
         }
     }
 }

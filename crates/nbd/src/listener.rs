@@ -52,10 +52,10 @@ pub enum ListenError {
     /// The address can be reached from other machines.
     #[error("{0} is not a loopback address; without TLS, NBD is only served on 127.0.0.0/8, [::1] or a Unix socket")]
     NotLoopback(SocketAddr),
-    /// The daemon is allowed Unix sockets alone.
+    /// The daemon may use Unix sockets only.
     #[error(
-        "this daemon may use Unix sockets alone, so nothing can listen on {0}; if systemd runs it, `systemctl edit hearth` and add under \
-         [Service] the lines RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost, or the network of its clients"
+        "this daemon may use Unix sockets only, so it cannot listen on {0}; if systemd runs it, run `systemctl edit hearth` and add these lines \
+         under [Service]: RestrictAddressFamilies=AF_INET AF_INET6 and IPAddressAllow=localhost, or the network of its clients"
     )]
     NoNetwork(SocketAddr),
     /// A system call failed.

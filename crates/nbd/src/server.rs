@@ -177,7 +177,7 @@ impl Server {
         let export = self.shared.export(&state.export).ok_or_else(|| format!("there is no export named '{}'", state.export))?;
         let info = export.info();
         if info.size_bytes < state.size_bytes || info.block_bytes_min > state.block_bytes_min {
-            return Err(format!("the export '{}' is smaller than its client was told, or has larger sectors", state.export));
+            return Err(format!("the export '{}' is smaller than when its client chose it, or has larger sectors", state.export));
         }
         let socket = Arc::new(socket);
         let peer = peer_of(matches!(self.place, Place::Unix(_)), &socket);

@@ -227,7 +227,7 @@ pub(crate) fn lacks(tree: &dyn Tree, share: &Share, has_secrets: bool) -> Vec<St
     for address in &share.addresses {
         check(tree.exists(&format!("{group}/np/{address}")), format!("it does not listen on {address}"));
     }
-    check(is(format!("{group}/enable"), "1"), "it takes nobody in".into());
+    check(is(format!("{group}/enable"), "1"), "it accepts no logins".into());
     lacks
 }
 

@@ -232,7 +232,7 @@ impl Targets {
             Ok(match server {
                 Server::Tgt if told => "initiators see the new size when they log in",
                 Server::Tgt => "initiators are connected and keep the old size: log out, then remove the share and add it again",
-                _ if told => "initiators were told the new size",
+                _ if told => "initiators were notified of the new size",
                 _ => "initiators see the new size when they look again (Linux: `iscsiadm -m session --rescan`)",
             })
         })

@@ -1,4 +1,4 @@
-//! Clients that use sectors as registers: every write stamps its sectors with a value nobody else writes, and all is recorded.
+//! Clients that use sectors as registers: every write stamps its sectors with a value that no other write has, and all is recorded.
 //!
 //! Two areas, each on both sides of an extent's boundary (1 MiB), so that two shards serve it:
 //! *whole* blocks are only read and written as aligned blocks of 4 KiB, and each is one register, which must never be seen torn;

@@ -22,7 +22,7 @@ pub enum UblkError {
     },
     /// The kernel cannot change the size of a device.
     #[error(
-        "{device:?} keeps its size until it is made anew, since changing it needs Linux 6.16: unmount it, then give `hearth volume grow`, or \
+        "{device:?} keeps its size until it is created again, since changing it needs Linux 6.16: unmount it, then give `hearth volume grow`, or \
          of a disk `hearth disk resize`, again"
     )]
     KeepsSize {
@@ -30,7 +30,7 @@ pub enum UblkError {
         device: PathBuf,
     },
     /// The driver made the device read-only, and keeps it so.
-    #[error("{device:?} stays read-only until it is made anew: unmount it, then restart the daemon")]
+    #[error("{device:?} stays read-only until it is created again: unmount it, then restart the daemon")]
     StaysReadOnly {
         /// The block device.
         device: PathBuf,

@@ -534,14 +534,14 @@ fn misfit(known: &Parameters, volume: &VolumeRef) -> Option<String> {
     None
 }
 
-/// A device that an earlier version has made, or over another disk, says more of its physical blocks than holds. It cannot be told otherwise.
+/// A device that an earlier version has made, or over another disk, says more of its physical blocks than holds. That cannot be changed while the device exists.
 fn too_much_promised(known: &Parameters, volume: &VolumeRef, device: &Path) -> Option<String> {
     let (says, holds) = (known.physical_bytes, volume.physical_block_bytes());
     (says > holds).then(|| {
         let device = device.display();
         format!(
             "{device} says that its physical blocks have {says} bytes, and those of the backing device have {holds}: do not rely on writes of \
-             more as a whole; unmount it, then restart the daemon, and it is made anew"
+             more as a whole; unmount it, then restart the daemon, and it is created again"
         )
     })
 }

@@ -101,7 +101,7 @@ impl Switch {
         for bell in &self.bells {
             if let Err(error) = rustix::io::write(bell, &1u64.to_ne_bytes()) {
                 // Only a bell that has been rung 2^64 times refuses.
-                tracing::error!(%error, "a queue of a ublk device was not told of a change");
+                tracing::error!(%error, "a queue of a ublk device was not notified of a change");
             }
         }
     }

@@ -422,7 +422,7 @@ impl VhostUserExport {
             // Whoever does not listen is not waited for.
             let sent = rustix::net::send(channel, &config_changed(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
             if let Err(error) = sent {
-                tracing::warn!(volume = self.shared.device.volume.name(), %error, "a virtual machine was not told of its disk's new size");
+                tracing::warn!(volume = self.shared.device.volume.name(), %error, "a virtual machine was not notified of its disk's new size");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whose queues run, told by a file to the daemon that comes after a crash.
+//! Which front end's queues run: kept in a file, for the daemon that comes after a crash.
 //!
 //! What a guest had under way when a daemon was killed is noted in memory that its front end keeps (`inflight`) and hands back to the
 //! next daemon. If the guest moves to another front end in between, that one has no notes. It goes on behind the answers that the guest

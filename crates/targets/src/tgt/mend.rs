@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) fn lacks(target: &Shown, share: &Share, has_secrets: bool) -> Vec<String> {
     let mut lacks = Vec::new();
     if !target.is_ready {
-        lacks.push("it takes nobody in".to_owned());
+        lacks.push("it accepts no logins".to_owned());
     }
     let disk = match target.unit(UNIT) {
         None => Some("is not there"),

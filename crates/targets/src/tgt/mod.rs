@@ -37,7 +37,7 @@ pub const LIMITS: [&str; 4] = [
     "tgt serves it, since the kernel has no iSCSI target (LIO); the disk has LUN 1",
     "compare-and-write (ATS) gives errors, so do not use it for VMFS; reservations end when tgt or the share ends",
     "tgt offers all its targets at all its addresses",
-    "after growth: log out, and share it anew",
+    "after growth: log out, then remove the share and add it again",
 ];
 
 /// Those that may connect, in its words.
@@ -112,7 +112,7 @@ impl Tgtd {
         if text.lines().find_map(|line| line.strip_prefix("    State: ")).is_none_or(|state| state == "ready") {
             return Ok(());
         }
-        let problem = "tgt is just being started or stopped: it takes nobody in".into();
+        let problem = "tgt is just being started or stopped: it accepts no logins".into();
         let remedy = "wait for it; if it stays so, open it with `tgtadm --mode sys --op update --name State -v ready`";
         Err(TargetError::Tgt { problem, remedy: remedy.into() })
     }
@@ -270,8 +270,8 @@ impl Tgtd {
 
     fn reopen(&self, number: i32, device: &str) -> Result<(), TargetError> {
         let update = |words: String| Order::new(Mode::Unit, Act::Update).target(number).unit(UNIT).words(words);
-        self.order("open the device anew", update("targetOps online=0,".into()))?;
-        self.order("open the device anew", update(format!("targetOps path={device},"))).map(drop)
+        self.order("open the device again", update("targetOps online=0,".into()))?;
+        self.order("open the device again", update(format!("targetOps path={device},"))).map(drop)
     }
 
     /// Whether it has a target of that volume.
@@ -315,7 +315,7 @@ impl Tgtd {
             // The same words each time: what is told is told once.
             Refusal::Silent(_) => (
                 format!("tgt does not answer at {socket}"),
-                "see `systemctl status tgt`; it is asked again at once when it was started anew, and else within a minute",
+                "see `systemctl status tgt`; hearth asks it again at once when it was restarted, and otherwise within a minute",
             ),
             Refusal::NotAllowed => {
                 ("tgt takes orders of its own user and group only".into(), "set Group=root in a drop-in of hearth's unit (docs/shares.md)")

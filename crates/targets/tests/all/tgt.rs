@@ -298,7 +298,7 @@ fn what_others_change_is_put_right_while_an_initiator_stays_logged_in() {
         ),
         (&[&format!("--mode account --op unbind --tid {number} --user db")], &["it asks for no secret"]),
         (&["--mode account --op delete --user db"], &["it asks for no secret"]),
-        (&[&format!("--mode target --op update --tid {number} --name state --value offline")], &["it takes nobody in"]),
+        (&[&format!("--mode target --op update --tid {number} --name state --value offline")], &["it accepts no logins"]),
         (&[&format!("--mode portal --op delete --param portal={second}")], &[&format!("it does not listen on {second}")]),
     ];
     for (by_hand, expected) in cases {

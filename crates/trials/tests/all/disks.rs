@@ -134,7 +134,7 @@ fn in_use() {
         let told = place.must(&["disk", "resize", "kept", "--size", "20MiB"]);
         match size(&place, &kept) == 20 * MIB {
             true => assert!(told.contains("have it"), "{told}"),
-            false => assert!(told.contains("keeps its size until it is made anew"), "before Linux 6.16: {told}"),
+            false => assert!(told.contains("keeps its size until it is created again"), "before Linux 6.16: {told}"),
         }
     }
     let smaller = command::run(&mut place.hearth(&["disk", "resize", "kept", "--size", "8MiB", "--lose-content"]), LONG);
