@@ -219,7 +219,7 @@ impl Locks {
                 has_one_more(&mut self.lacking, op, ready);
             }
             if !lock.writer && lock.readers == 0 {
-                assert!(lock.waiting.is_empty(), "a lock that goes has nobody waiting");
+                assert!(lock.waiting.is_empty(), "a lock that is removed has no waiting operation");
                 self.held.remove(&key);
             }
         }

@@ -168,7 +168,7 @@ impl Alone {
                 self.blocks_in_flight.clear();
                 return;
             }
-            let deadline = self.shard.next_deadline().expect("whoever waits without I/O waits for a time");
+            let deadline = self.shard.next_deadline().expect("a request that waits without I/O waits for a time");
             self.now_ns = self.now_ns.max(deadline);
             self.shard.tick(self.now_ns);
         }

@@ -1,4 +1,4 @@
-//! What a command is for fronts, and who answers it. Commands are told apart here and nowhere else beside the shard.
+//! What a command is for fronts, and who answers it. Commands are distinguished here and in the shard, and nowhere else.
 
 use engine::api::{Command, VolumeOptions};
 use engine::treatment::PolicyMap;

@@ -131,7 +131,7 @@ pub fn restart<E: From<OpenError> + Send>(
                 return Ok(());
             }
             let restarted = restart.shard(&mut *medium, saved.as_ref(), ShardIndex(shard))?;
-            made.lock().expect("nobody panics with the lock").insert(shard, restarted);
+            made.lock().expect("no thread panics with the lock").insert(shard, restarted);
         }
     };
     let results: Vec<Result<(), E>> = std::thread::scope(|scope| {
@@ -139,7 +139,7 @@ pub fn restart<E: From<OpenError> + Send>(
         workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     results.into_iter().collect::<Result<(), E>>()?;
-    Ok(made.into_inner().expect("nobody panics with the lock").into_values().collect())
+    Ok(made.into_inner().expect("no thread panics with the lock").into_values().collect())
 }
 
 /// The same on this thread, by one way to the SSD.

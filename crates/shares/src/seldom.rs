@@ -1,4 +1,4 @@
-//! Something that may happen a thousand times a second is told at most once in a while, with how often it was.
+//! Something that may happen a thousand times a second is logged at most once in a while, with how often it happened.
 
 /// One kind of line, and when it was last written.
 #[derive(Debug)]

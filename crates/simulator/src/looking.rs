@@ -133,6 +133,6 @@ fn check_range(
     let kept = told.values().filter_map(|facts| Some((facts.block, facts.on_ssd.map(|kept| (kept.dirty, kept.form))?)));
     assert!(
         kept.eq(truth.iter().map(|(block, recovered)| (*block, forms(recovered)))),
-        "what is told of {volume:?} from block {first_block}"
+        "what is shown of {volume:?} from block {first_block}"
     );
 }

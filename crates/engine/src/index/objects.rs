@@ -346,7 +346,7 @@ impl Packed {
                 State::Block | State::Dropped => *census.blocks_of(entry) += 1,
                 State::Orphan => {
                     census.orphans += 1;
-                    assert!(entry.references.all > 0 || !self.counted, "nobody rests on orphan {}", entry.object());
+                    assert!(entry.references.all > 0 || !self.counted, "no entry rests on orphan {}", entry.object());
                     assert!(!entry.is_dirty(), "orphan {} is dirty", entry.object());
                 }
             }

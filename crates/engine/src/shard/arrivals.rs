@@ -1,4 +1,4 @@
-//! What was fetched from the SSD goes to whoever wanted it.
+//! What was fetched from the SSD goes to the part that asked for it.
 //!
 //! One after the other: what becomes of a block may decide how the next one is decoded, or stored.
 

@@ -1,4 +1,4 @@
-//! A cached copy that cannot be read, or is not what was written: a clean one is void, a dirty one is told.
+//! A cached copy that cannot be read, or is not what was written: a clean one is made void, a dirty one is reported.
 
 use super::Shard;
 use super::fetch::Unfetched;

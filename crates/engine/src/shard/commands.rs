@@ -391,7 +391,7 @@ impl Shard {
         self.destager.rests(index);
         self.trail.forget_volume(index);
         let before = self.volumes.get(index).expect("looked at above");
-        assert!(before.backing.waiters.is_empty(), "nobody waits for volume {}", index.0);
+        assert!(before.backing.waiters.is_empty(), "no operation waits for volume {}", index.0);
         assert!(before.ram_blocks == 0, "{} blocks of volume {} in RAM", before.ram_blocks, index.0);
         let mut held = Volume::new(before.id, before.size_bytes, VolumeOptions::default(), self.now_ns);
         (held.state, held.cached_blocks) = (VolumeState::Held, before.cached_blocks);

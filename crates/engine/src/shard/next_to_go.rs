@@ -1,6 +1,6 @@
-//! Dirty blocks go home before their region is given up, if nobody has used them for long.
+//! Dirty blocks that no client has used for long are destaged before their region is given up.
 //!
-//! There a dirty block has to be appended again, which costs an SSD write and brings nothing for a block that nobody overwrites.
+//! There a dirty block has to be appended again, which costs an SSD write and brings nothing for a block that is not overwritten.
 //! So when its region is one of the next to go, its extent counts as old: destage takes it next, neighbours included, at its usual pace. Blocks in
 //! use are left alone: they would be dirty again at once, and appending them is cheaper than a write to the backing device. So it is for
 //! all blocks while clients queue at that device: a scattered block costs RAID 5 four of the commands they wait for.

@@ -1,4 +1,4 @@
-//! Blocks on their way into the store in another form than as they are: encoded anew, or appended again as they were stored.
+//! Blocks on their way into the store in another form than as they are: newly encoded, or appended again as they were stored.
 //!
 //! The order of index and store is that of plain blocks: a record is appended, the index points to it at once, and its content (or its stored
 //! bytes) is served from memory until its group is complete. Where in the region its bytes lie is known when the group is closed.

@@ -1,4 +1,4 @@
-//! The short way of a read: one block, whole on the SSD, nobody changing it. No entry in the table of requests, no lists.
+//! The short way of a read: one block, whole on the SSD, with no request changing it. No entry in the table of requests, no lists.
 //!
 //! What goes wrong (an SSD that cannot read, a checksum) is handed to [`super::read`], as if the read had gone its way from the start.
 

@@ -1,4 +1,4 @@
-//! Cold regions are recompressed while nobody asks for anything: the store takes the oldest one back ahead of need.
+//! Cold regions are recompressed while no client asks for anything: the store takes the oldest one back ahead of need.
 //!
 //! Under load blocks are stored as LZ4 leaves them, or as they are. When no client has asked for anything for a while and the next writes
 //! would have to take back a region, that is done now: everything in it is appended again, what was stored in full as zstd leaves it,

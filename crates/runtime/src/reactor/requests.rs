@@ -1,4 +1,4 @@
-//! Requests of endpoints: checked, counted, given to whoever serves the volume, and answered.
+//! Requests of endpoints: checked, counted, given to what serves the volume, and answered.
 
 use super::bare::Parted;
 use super::watching::{Glance, Seen};

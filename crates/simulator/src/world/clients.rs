@@ -203,7 +203,7 @@ impl World<'_> {
 
     pub fn reply(&mut self, reply: Reply) -> Step {
         let Some(pending) = self.clients.pending.remove(&reply.id) else {
-            return Err(failed(format!("a reply to request {}, which nobody waits for", reply.id)));
+            return Err(failed(format!("a reply to request {}, which no client waits for", reply.id)));
         };
         let draft = pending.draft;
         self.commits.answered(draft.volume, reply.id);

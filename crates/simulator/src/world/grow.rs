@@ -1,4 +1,4 @@
-//! Backing devices grow, while their volumes are served and while nobody looks. What they have behind the old end was there before: a device that grew need
+//! Backing devices grow, while their volumes are served and while they are not. What they have behind the old end was there before: a device that grew need
 //! not be empty there.
 
 use engine::api::Command;

@@ -1,4 +1,4 @@
-//! People look, at random moments: what they are told must be so.
+//! People look, at random moments: what they are shown must be true.
 
 use engine::key::mix;
 

@@ -278,7 +278,7 @@ impl World<'_> {
 
     pub fn command_done(&mut self, token: u64, result: Result<(), CommandFailure>) -> Step {
         let Some(Waiting { purpose, volume }) = self.operator.waiting.remove(&token) else {
-            return Err(failed(format!("command {token} is done, which nobody waits for: {result:?}")));
+            return Err(failed(format!("command {token} is done, which no operator waits for: {result:?}")));
         };
         self.note(90, token ^ u64::from(result.is_err()) << 60);
         self.tell(format!("command {token} ({purpose:?}) is done: {result:?}"));
