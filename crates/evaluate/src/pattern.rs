@@ -1,4 +1,4 @@
-//! Which I/O comes next: read or write, and where. For what fio cannot be told, above all vdbench's hit areas, where reads and writes go to different places by
+//! Which I/O comes next: read or write, and where. For what fio cannot be made to do, above all vdbench's hit areas, where reads and writes go to different places by
 //! different odds. The sequence follows from the seed alone.
 
 use crate::random::Random;

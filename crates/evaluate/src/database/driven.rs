@@ -1,4 +1,4 @@
-//! What a load told, in the words of [`result`](crate::result).
+//! What a load reported, in the words of [`result`](crate::result).
 
 use crate::result::{Latency, Second};
 

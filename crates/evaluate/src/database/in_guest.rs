@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What the guest says.
 const MEASURED: &str = "in-guest: measured";
 const ENDED: &str = "in-guest: ended";
-const TOLD: &str = "in-guest: told ";
+const RESULT: &str = "in-guest: result ";
 
 /// What is done in the guest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -90,11 +90,12 @@ pub fn tpcc_in_guest(
         stage.rest(LOOK)?;
     }
     let said = guest.said();
-    let told = said.lines().find_map(|line| line.strip_prefix(TOLD));
-    let Some(told) = told.filter(|_| measured && ended) else {
-        return Err(Trouble::failed("the guest ended and told nothing", &format!("see {}", stage.name("guest.log"))));
+    let result = said.lines().find_map(|line| line.strip_prefix(RESULT));
+    let Some(result) = result.filter(|_| measured && ended) else {
+        return Err(Trouble::failed("the guest ended and reported no result", &format!("see {}", stage.name("guest.log"))));
     };
-    let said: Said = serde_json::from_str(told).map_err(|error| Trouble::Failed(format!("the guest told nonsense ({error})")))?;
+    let said: Said =
+        serde_json::from_str(result).map_err(|error| Trouble::Failed(format!("the result of the guest is invalid ({error})")))?;
     let Said { series, cut_s, rate, mean_us, latency, reads, notes } = said;
     Ok(Driven { series, cut_s, rate, mean_us, latency, reads, counted: go_tpc::COUNTED, notes })
 }
@@ -128,7 +129,7 @@ pub fn inside(device: &str, asked: &str, say: &dyn Fn(&str)) -> Result<(), Troub
     })?;
     let Driven { series, cut_s, rate, mean_us, latency, reads, counted: _, notes } = driven;
     let said = Said { series, cut_s, rate, mean_us, latency, reads, notes };
-    say(&format!("{TOLD}{}", serde_json::to_string(&said).map_err(|error| Trouble::Failed(error.to_string()))?));
+    say(&format!("{RESULT}{}", serde_json::to_string(&said).map_err(|error| Trouble::Failed(error.to_string()))?));
     Ok(())
 }
 
@@ -159,12 +160,12 @@ mod tests {
 
     #[test]
     fn what_a_guest_measured_arrives_and_what_it_did_not_is_no_figure() {
-        let told = format!("{TOLD}{}", r#"{"series":[{"at_s":1.0,"rate":5.0}],"cut_s":1.0,"rate":5.0,"mean_us":7.0,"notes":["slow"]}"#);
-        let (whole, moments) = driven(&["the kernel boots", MEASURED, ENDED, &told]);
-        let whole = whole.expect("all was told");
+        let result = format!("{RESULT}{}", r#"{"series":[{"at_s":1.0,"rate":5.0}],"cut_s":1.0,"rate":5.0,"mean_us":7.0,"notes":["slow"]}"#);
+        let (whole, moments) = driven(&["the kernel boots", MEASURED, ENDED, &result]);
+        let whole = whole.expect("all is there");
         assert_eq!((whole.rate, whole.mean_us, whole.series.len(), whole.notes), (5.0, Some(7.0), 1, vec!["slow".to_owned()]));
         assert_eq!(moments, [Moment::Measured, Moment::Ended]);
-        for lines in [&[MEASURED, ENDED][..], &[&told], &[MEASURED, ENDED, "in-guest: told {}"]] {
+        for lines in [&[MEASURED, ENDED][..], &[&result], &[MEASURED, ENDED, "in-guest: result {}"]] {
             assert!(driven(lines).0.is_err(), "{lines:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Databases under load: a file system on the device that is tried, a private server on it, a load generator that drives it, and what that told.
+//! Databases under load: a file system on the device that is tried, a private server on it, a load generator that drives it, and what that reported.
 //!
 //! From the device up: [`filesystem`], [`memory`] (what keeps the page cache out of the way), [`mariadb`] and [`postgres`], then the
 //! loads [`go_tpc`], [`sysbench`] and [`pgbench`], run by [`load`] and told as [`Driven`]. [`prepared`] makes loaded databases

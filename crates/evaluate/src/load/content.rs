@@ -1,4 +1,4 @@
-//! What blocks hold, made anew from seed, place and version whenever it is asked for: so that gigabytes can be written, read and compared without being
+//! What blocks hold, made from seed, place and version whenever it is asked for: so that gigabytes can be written, read and compared without being
 //! kept anywhere.
 //!
 //! Each block of 4 KiB begins with a stamp, which says whose it is:

@@ -1,4 +1,4 @@
-//! What a load has brought, whoever made it: hearth's generator on a device or in process, or fio.
+//! What a load has brought, with whichever generator: hearth's generator on a device or in process, or fio.
 
 use super::histogram::Histogram;
 use crate::result::{Latency, Second};

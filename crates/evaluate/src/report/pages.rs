@@ -100,8 +100,8 @@ fn in_a_sentence(headlines: &[HeadlineSummary]) -> String {
         (count(&[Outcome::WithinPublished]), "lies in the published range", "lie in the published range"),
         (
             count(&[Outcome::BeatenWithinNoise, Outcome::MissedWithinNoise]),
-            "cannot be told from it by these rounds",
-            "cannot be told from it by these rounds",
+            "cannot be distinguished from it by these rounds",
+            "cannot be distinguished from it by these rounds",
         ),
         (count(&[Outcome::Missed]), "does not reach it", "do not reach it"),
         (

@@ -94,12 +94,12 @@ impl Stage {
 
     /// Adds a line to the list of commands: something done that is no process of ours.
     pub fn say(&self, line: impl Into<String>) {
-        self.said.lock().expect("nobody panics with it").push(line.into());
+        self.said.lock().expect("no thread panics with it").push(line.into());
     }
 
     /// The list of commands since the last call.
     pub fn take_commands(&self) -> Vec<String> {
-        std::mem::take(&mut *self.said.lock().expect("nobody panics with it"))
+        std::mem::take(&mut *self.said.lock().expect("no thread panics with it"))
     }
 
     /// A directory elsewhere that goes with a guard, or, if this process is killed, with the next run.

@@ -1,4 +1,4 @@
-//! Processes of ours: ended by pid and group, never by name. A number is ours as long as nobody has waited for the process that has it: so
+//! Processes of ours: ended by pid and group, never by name. A number is ours as long as the process that has it was not waited for: so
 //! one that has ended is looked at ([`ended_with`]) and left in place until nothing more is sent to it or its group.
 
 use super::LOOK;

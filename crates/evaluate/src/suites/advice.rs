@@ -189,7 +189,7 @@ fn watch(context: &Context, case: &Case, kind: &Kind, arm: &Arm, round: u32) -> 
     blocks::put(&mut leg, &Loaded::default(), loaded, cpu, cache, 0.0);
     leg.figures.insert("answer_s".into(), after_s);
     leg.notes.push(format!("the answer was there after {after_s:.0} s of the load ({requests} requests); the bound is 600 s"));
-    leg.notes.extend(advice.sentences.iter().map(|sentence| format!("told beside it: {sentence}")));
+    leg.notes.extend(advice.sentences.iter().map(|sentence| format!("reported with it: {sentence}")));
     leg.took_s = whole.elapsed().as_secs_f64();
     leg.commands = context.stage.take_commands();
     Ok((leg, Told { promises, after_s, requests }))

@@ -186,7 +186,7 @@ fn leg(context: &Context, case: &Case, arm: &Arm, round: u32) -> Result<Leg, Tro
     let setup = Setup { pool_options, ..context.setup(case, MODE, &[]) };
     let run = DatabaseRun { setup: Some(setup), warm: true, attach: None, drive: &drive };
     let mut leg = databases::run(context, case, arm, round, &contents, &run)?;
-    let told: Told = told.into_inner().ok_or_else(|| Trouble::Failed("the load told nothing".into()))?;
+    let told: Told = told.into_inner().ok_or_else(|| Trouble::Failed("the load reported nothing".into()))?;
     leg.figures.extend(told.figures());
     leg.notes.extend(told.words());
     Ok(leg)
@@ -268,7 +268,7 @@ impl Timeline {
         }
         let backup_bytes = self.backup.as_ref().map_or(0, Backup::read_bytes);
         if self.way.is_some() && backup_bytes == 0 {
-            return Err(Trouble::Failed("nobody could see what the backup read".into()));
+            return Err(Trouble::Failed("what the backup read could not be measured".into()));
         }
         Ok(Told { marks: [first, begun, ended, last], backup_bytes, with_backup: self.way.is_some(), stopped: self.stopped })
     }
@@ -288,7 +288,7 @@ fn kept_words(least: f64, most: f64, before: f64) -> String {
     let verdict = match () {
         () if least >= KEPT_MIN => "kept",
         () if most < KEPT_MIN => "MISSED",
-        () => "not told apart",
+        () => "undecided",
     };
     format!("{range} of before: {verdict}")
 }
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(hits, [80.0, 85.0]);
         assert!(unsure.words()[0].contains("88.9 % to 94.4 % of before: MISSED"), "{:?}", unsure.words());
         unsure.marks[2].scanned = 4900;
-        assert!(unsure.words()[0].contains("88.9 % to 100.0 % of before: not told apart"), "{:?}", unsure.words());
+        assert!(unsure.words()[0].contains("88.9 % to 100.0 % of before: undecided"), "{:?}", unsure.words());
         // After it, 80 of 100: less than 95 % of 90 of 100.
         assert!(told.words()[1].ends_with("(88.9 % of before: MISSED)"), "{:?}", told.words());
         assert_eq!(kept_words(0.5, 0.5, 0.0), "too few hits before it to keep");
