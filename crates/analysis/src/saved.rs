@@ -39,7 +39,7 @@ pub enum Unreadable {
     Damaged,
     /// Another program wrote them.
     OtherVersion(u32),
-    /// They are what was written, and it makes no sense: what.
+    /// They are what was written, and what is named here is invalid.
     Nonsense(&'static str),
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Unreadable {
             Unreadable::NotAWatch => write!(f, "it does not begin as such a file does"),
             Unreadable::Damaged => write!(f, "its checksum is wrong"),
             Unreadable::OtherVersion(version) => write!(f, "it has the layout {version}, and this program reads {VERSION}"),
-            Unreadable::Nonsense(what) => write!(f, "it makes no sense ({what})"),
+            Unreadable::Nonsense(what) => write!(f, "its content is invalid ({what})"),
         }
     }
 }

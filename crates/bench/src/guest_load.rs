@@ -1,4 +1,4 @@
-//! Random reads or writes of 4 KiB by a guest without a machine, on a disk over vhost-user: whoever serves the socket.
+//! Random reads or writes of 4 KiB on a disk over vhost-user, by a guest without a machine. Any process may serve the socket.
 
 use anyhow::{Context, Result, bail};
 use engine::key::mix;

@@ -1,4 +1,4 @@
-//! What is told of each request.
+//! What is reported of each request.
 
 use std::fmt;
 use types::SECTOR_BYTES;

@@ -37,7 +37,7 @@ pub struct Trouble {
     pub remedy: String,
 }
 
-/// Bytes of what a client said that are told on.
+/// Bytes of what a client said that are reported.
 const SAID_BYTES: usize = 300;
 
 impl Trouble {
@@ -47,30 +47,30 @@ impl Trouble {
 
     /// An answer that is none.
     pub(crate) fn nonsense(what: &str) -> Trouble {
-        Trouble::new(Reason::Nonsense, format!("the answer of the server makes no sense: {what}"), "check where the login leads")
+        Trouble::new(Reason::Nonsense, format!("the answer of the server is invalid: {what}"), "check where the login leads")
     }
 
     /// Of a client that has ended, by what it said.
     pub(crate) fn of_client(login: &Login, said: &str) -> Trouble {
-        let told = told(said);
+        let line = error_line(said);
         let (file, client) = (login.file.display(), login.client);
-        let (title, reason) = (client.title(), client.reason(&told));
+        let (title, reason) = (client.title(), client.reason(&line));
         let (problem, remedy) = match reason {
             Reason::LoginFile => {
-                (format!("the client cannot use the login file: {told}"), format!("write {} into {file}", client.login_file()))
+                (format!("the client cannot use the login file: {line}"), format!("write {} into {file}", client.login_file()))
             }
-            Reason::Refused if client.asks_the_system(&told) => (
-                format!("the server asks the operating system for this user, and not for a password: {told}"),
+            Reason::Refused if client.asks_the_system(&line) => (
+                format!("the server asks the operating system for this user, and not for a password: {line}"),
                 "write a line \"local all USER scram-sha-256\" above the others into its pg_hba.conf, and reload it".to_owned(),
             ),
-            Reason::Refused => (format!("the server does not let the login in: {told}"), format!("correct user and password in {file}")),
-            Reason::Denied => (format!("the login may not see what is needed: {told}"), format!("grant it {}", client.grants())),
+            Reason::Refused => (format!("the server does not let the login in: {line}"), format!("correct user and password in {file}")),
+            Reason::Denied => (format!("the login may not see what is needed: {line}"), format!("grant it {}", client.grants())),
             Reason::Unreachable => (
-                format!("no {title} answers where the login leads: {told}"),
+                format!("no {title} answers where the login leads: {line}"),
                 format!("check that the server runs, and host, port and socket in {file}"),
             ),
             Reason::NoClient | Reason::Silent | Reason::Nonsense | Reason::Ended | Reason::AnotherServer => {
-                (format!("the client of the server has ended: {told}"), format!("check {file}"))
+                (format!("the client of the server has ended: {line}"), format!("check {file}"))
             }
         };
         Trouble { reason, problem, remedy }
@@ -78,8 +78,8 @@ impl Trouble {
 }
 
 /// What a client said, as one short line without control characters: the line of the error, where
-/// it can be told from the statement that a client repeats before it.
-pub(crate) fn told(said: &str) -> String {
+/// it can be distinguished from the statement that a client repeats before it.
+pub(crate) fn error_line(said: &str) -> String {
     let is_error = |line: &&str| line.starts_with("ERROR ") || line.contains("error: ") || line.contains("FATAL: ");
     let begin = said.lines().position(|line| is_error(&line)).unwrap_or(0);
     let line = said.lines().skip(begin).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_hostile_is_short_and_harmless() {
-        let told = told(&format!("\x1b[2Jä{}", "ö".repeat(1000)));
-        assert!(told.len() <= SAID_BYTES && !told.chars().any(char::is_control) && told.contains("ö"));
+        let line = error_line(&format!("\x1b[2Jä{}", "ö".repeat(1000)));
+        assert!(line.len() <= SAID_BYTES && !line.chars().any(char::is_control) && line.contains("ö"));
     }
 }

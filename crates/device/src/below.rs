@@ -142,7 +142,7 @@ impl<T> Walk<'_, T> {
         }
         let here = BlockBelow { name, directory };
         let found = match (self.is_it)(&here) {
-            Some(found) => Some(FoundBelow { found, way: told(way) }),
+            Some(found) => Some(FoundBelow { found, way: sentence(way) }),
             None => self.below(number, &here, way),
         };
         if !named_so {
@@ -182,11 +182,11 @@ fn parts(path: &Path) -> VecDeque<PathBuf> {
 }
 
 /// "/srv/image on the file system mounted at /srv, on dm-0, on loop3".
-fn told(way: &[String]) -> String {
-    way.iter().enumerate().fold(String::new(), |told, (at, step)| match at {
+fn sentence(way: &[String]) -> String {
+    way.iter().enumerate().fold(String::new(), |text, (at, step)| match at {
         0 => step.clone(),
-        1 => format!("{told} on {step}"),
-        _ => format!("{told}, on {step}"),
+        1 => format!("{text} on {step}"),
+        _ => format!("{text}, on {step}"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! A device that fails when told to, for tests.
+//! A device that fails on command, for tests.
 
 use crate::{BlockingDevice, DeviceError, Geometry, Operation};
 use std::io;

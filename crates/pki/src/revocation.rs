@@ -44,7 +44,7 @@ pub fn revoked(path: &Path, authorities: &[CertificateDer<'_>]) -> Result<Vec<Ce
 fn why_none(path: &Path, bytes: &[u8]) -> String {
     let path = path.display();
     match bytes.first() {
-        None => "it is empty, which is no list: write the list again, or remove the file if nobody is revoked".into(),
+        None => "it is empty, which is no list: write the list again, or remove the file if no certificate is revoked".into(),
         Some(&SEQUENCE) => format!("it is not in PEM, as DER would begin: `openssl crl -inform DER -in {path} -out {path}` makes it so"),
         Some(_) => "there is no list of revoked certificates in it (a block that begins with `-----BEGIN X509 CRL-----`)".into(),
     }

@@ -1,4 +1,4 @@
-//! An instance below tracefs: buffers and switches of our own, which nobody else's tracing shares.
+//! An instance below tracefs: buffers and switches of our own, which no other program's tracing shares.
 //!
 //! Its name says whose it is: `hearth-PID-START-N`, where START is when the process began, so that
 //! another process of the same number is not taken for it. What a killed process left is removed by

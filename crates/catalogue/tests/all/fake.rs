@@ -128,7 +128,7 @@ fn answers_of_another_form_are_refused() {
         "head -c 300000 /dev/urandom; echo",
     ] {
         let (reason, problem) = stage.trouble(answer);
-        assert!(reason == Reason::Nonsense && problem.starts_with("the answer of the server makes no sense"), "{answer}: {problem}");
+        assert!(reason == Reason::Nonsense && problem.starts_with("the answer of the server is invalid"), "{answer}: {problem}");
     }
 }
 

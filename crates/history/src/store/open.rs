@@ -108,19 +108,19 @@ impl Store {
                 );
             }
         };
-        let told = format!("The history in {path} was damaged ({why}): it was renamed to {}", aside.display());
+        let damage = format!("The history in {path} was damaged ({why}): it was renamed to {}", aside.display());
         if count > SET_ASIDE_MAX {
             return format!(
-                "{told}; that happened {count} times, so it is now kept in memory and ends with the daemon: check the disk, then restart the daemon"
+                "{damage}; that happened {count} times, so it is now kept in memory and ends with the daemon: check the disk, then restart the daemon"
             );
         }
         match self.use_file() {
-            Ok(()) => format!("{told} and a new one was created; inspect the old one or delete it"),
+            Ok(()) => format!("{damage} and a new one was created; inspect the old one or delete it"),
             Err(Trouble::Damaged(why) | Trouble::Unwritable(why)) => {
                 let remedy = "it is kept in memory and ends with the daemon; check the disk, then restart the daemon";
                 match self.use_memory() {
-                    Ok(()) => format!("{told} and no new one could be created ({why}): {remedy}"),
-                    Err(error) => format!("{told} and no new one could be created ({why}; {error}): restart the daemon"),
+                    Ok(()) => format!("{damage} and no new one could be created ({why}): {remedy}"),
+                    Err(error) => format!("{damage} and no new one could be created ({why}; {error}): restart the daemon"),
                 }
             }
         }

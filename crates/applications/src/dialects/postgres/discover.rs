@@ -62,8 +62,8 @@ pub(super) async fn discover(source: &mut Source<'_>, server: Server, findings: 
         evidence.pages = true;
         version = identity.version().map(|version| format!("PostgreSQL {version}"));
     }
-    if let Some(told) = server.version {
-        version = Some(format!("PostgreSQL {told}"));
+    if let Some(release) = server.version {
+        version = Some(format!("PostgreSQL {release}"));
     }
     let mut databases = databases(source, &relations, &maps).await;
     databases.extend(told.into_iter().flat_map(|told| told.list().databases()));
