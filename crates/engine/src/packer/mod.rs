@@ -318,19 +318,10 @@ impl Packer {
         kind: Kind,
         at_hand: &AtHand<'_>,
     ) -> Option<Chosen> {
+        self.encoder.as_ref()?;
+        let wanted = self.steps_wanted(volume, kind);
         let encoder = self.encoder.as_mut()?;
-        let wanted = match self.options.level {
-            Content::Auto => {
-                let wanted = self.volumes.entry(volume.0).or_default().wanted();
-                // Who waits for a write does not wait for zstd, but for one in so many that show what it would bring: eviction makes up for it.
-                self.awaited_blocks += u32::from(kind == Kind::Awaited);
-                let dense = kind != Kind::Awaited || self.awaited_blocks.is_multiple_of(AWAITED_DENSE_ONE_IN);
-                Steps { zstd: wanted.zstd && dense, similar: wanted.similar && dense, ..wanted }
-            }
-            level => steps_of(level),
-        };
-        let whole = kind == Kind::Whole;
-        let steps = self.budget.steps(now_ns, if whole { wanted.and(Steps::WHOLE) } else { wanted });
+        let steps = self.budget.steps(now_ns, wanted);
         if steps == Steps::NONE || self.next_object >= OBJECTS_MAX {
             return None;
         }
@@ -339,7 +330,7 @@ impl Packer {
         let had_version = rests_on.is_some_and(|object| known.content(object as u32).is_some());
         let previous = rests_on.map(|object| Previous { base: object as u32, content: None });
         let form = encoder.encode_within(steps, page, previous, &known);
-        if let Some(volume) = self.volumes.get_mut(&volume.0).filter(|_| self.options.level == Content::Auto && !whole) {
+        if let Some(volume) = self.volumes.get_mut(&volume.0).filter(|_| self.options.level == Content::Auto && kind != Kind::Whole) {
             volume.tried(steps, had_version, encoding_of(form), encoder.bytes().len(), encoder.found());
         }
         let encoding = match encoding_of(form) {
@@ -379,6 +370,22 @@ impl Packer {
         let stored_bytes = if encoding == Encoding::Raw { types::BLOCK_BYTES } else { encoder.bytes().len() as u64 };
         self.stats.saved_bytes += types::BLOCK_BYTES - stored_bytes.min(types::BLOCK_BYTES);
         chosen
+    }
+
+    /// The steps to take for a block, before the budget is asked. Counts the blocks that clients wait for.
+    fn steps_wanted(&mut self, volume: VolumeIndex, kind: Kind) -> Steps {
+        let wanted = match self.options.level {
+            Content::Auto => {
+                let wanted = self.volumes.entry(volume.0).or_default().wanted();
+                // A client that waits for its write does not wait for zstd, except for one block in so many, which show what zstd would
+                // bring. Eviction makes up for it.
+                self.awaited_blocks += u32::from(kind == Kind::Awaited);
+                let dense = kind != Kind::Awaited || self.awaited_blocks.is_multiple_of(AWAITED_DENSE_ONE_IN);
+                Steps { zstd: wanted.zstd && dense, similar: wanted.similar && dense, ..wanted }
+            }
+            level => steps_of(level),
+        };
+        if kind == Kind::Whole { wanted.and(Steps::WHOLE) } else { wanted }
     }
 
     /// The object on which a block that is about to be stored may rest, if it is not in memory and worth being read for that. `rests_on`: see

@@ -224,18 +224,32 @@ impl Inspection {
         live: &[RecoveredItem],
         shard: &mut ShardInspection,
     ) {
-        let (seq, nth_shard) = (segment.seq, shard.shard.0);
+        let bytes = self.read_segment(medium, layout, segment.seq, shard.shard);
+        self.look_at_footer(layout, segment, &bytes, shard);
+        let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
+        self.look_at_headers(segment, pages, shard);
+        for item in live {
+            self.look_at_payload(segment.seq, pages, item, shard);
+        }
+    }
+
+    /// The bytes of a segment. Pages that cannot be read are a problem each, and zeroes.
+    fn read_segment(&mut self, medium: &mut dyn Medium, layout: &Layout, seq: u64, shard: ShardIndex) -> Vec<u8> {
         let mut bytes = vec![0; layout.segment_bytes as usize];
-        let offset_bytes = layout.segment_offset(shard.shard, layout.physical(seq));
+        let offset_bytes = layout.segment_offset(shard, layout.physical(seq));
         if medium.read(offset_bytes, &mut bytes).is_err() {
             for (page, nth) in bytes.chunks_exact_mut(PAGE_BYTES).zip(0u64..) {
                 if let Err(error) = medium.read(offset_bytes + nth * PAGE_BYTES as u64, page) {
                     page.fill(0);
-                    self.problem(|| format!("shard {nth_shard}, segment {seq}: {error}"));
+                    self.problem(|| format!("shard {}, segment {seq}: {error}", shard.0));
                 }
             }
         }
-        let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
+        bytes
+    }
+
+    fn look_at_footer(&mut self, layout: &Layout, segment: &recovery::SurveyedSegment, bytes: &[u8], shard: &mut ShardInspection) {
+        let (seq, nth_shard) = (segment.seq, shard.shard.0);
         let (groups, reserved) = bytes.split_at(layout.group_pages() as usize * PAGE_BYTES);
         let overflow_pages = FooterHead::decode(reserved).map_or(0, |(_, count)| layout.footer_overflow_pages(count));
         let overflow = groups.len().saturating_sub(overflow_pages as usize * PAGE_BYTES);
@@ -247,6 +261,11 @@ impl Inspection {
             Err(_) if segment.in_session => {}
             Err(error) => self.problem(|| format!("shard {nth_shard}, segment {seq}, footer: {error}")),
         }
+    }
+
+    /// The headers of a segment's groups, up to the first that is not as it should be: it says where the next one is.
+    fn look_at_headers(&mut self, segment: &recovery::SurveyedSegment, pages: &[[u8; PAGE_BYTES]], shard: &mut ShardInspection) {
+        let (seq, nth_shard) = (segment.seq, shard.shard.0);
         let (mut page, mut group) = (0, segment.first_group);
         while group <= segment.last_group {
             let Some(bytes) = pages.get(page as usize) else { break };
@@ -269,25 +288,28 @@ impl Inspection {
                 }
             }
         }
-        for item in live {
-            shard.payloads += 1;
-            let record = item.record();
-            if item.stored().is_some_and(|stored| stored.encoding == Encoding::Lost) {
-                *if matches!(item, RecoveredItem::Block(record) if record.dirty) {
-                    &mut shard.dirty_mismatches
-                } else {
-                    &mut shard.clean_mismatches
-                } += 1;
-                self.problem(|| format!("shard {nth_shard}, segment {seq}: {} could not be read when it was moved", what(item)));
-                continue;
-            }
-            if payload_matches(&record, pages) {
-                continue;
-            }
-            let dirty = record.kind == RecordKind::DataDirty;
-            *if dirty { &mut shard.dirty_mismatches } else { &mut shard.clean_mismatches } += 1;
-            self.problem(|| format!("shard {nth_shard}, segment {seq}, {}: {} does not match its checksum", place(&record), what(item)));
+    }
+
+    /// Compares the payload of a live record with its checksum.
+    fn look_at_payload(&mut self, seq: u64, pages: &[[u8; PAGE_BYTES]], item: &RecoveredItem, shard: &mut ShardInspection) {
+        let nth_shard = shard.shard.0;
+        shard.payloads += 1;
+        let record = item.record();
+        if item.stored().is_some_and(|stored| stored.encoding == Encoding::Lost) {
+            *if matches!(item, RecoveredItem::Block(record) if record.dirty) {
+                &mut shard.dirty_mismatches
+            } else {
+                &mut shard.clean_mismatches
+            } += 1;
+            self.problem(|| format!("shard {nth_shard}, segment {seq}: {} could not be read when it was moved", what(item)));
+            return;
         }
+        if payload_matches(&record, pages) {
+            return;
+        }
+        let dirty = record.kind == RecordKind::DataDirty;
+        *if dirty { &mut shard.dirty_mismatches } else { &mut shard.clean_mismatches } += 1;
+        self.problem(|| format!("shard {nth_shard}, segment {seq}, {}: {} does not match its checksum", place(&record), what(item)));
     }
 
     /// Whether all that dirty blocks rest on is there; where clean ones do, recovery has forgotten them.
