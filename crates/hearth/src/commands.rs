@@ -137,16 +137,21 @@ impl Session {
                     force: *force,
                     drop_dirty: *drop_dirty,
                 };
+<<<<<<< HEAD
                 let job = begin(&self.interrupt, || self.client.send("POST", &path, &body))?;
                 follow(&self.client, &self.interrupt, job)?;
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
                 self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, api::human::bytes(p.size_bytes)))
+=======
+                self.replace_pool(name, &path, &body)
+>>>>>>> 9cd31b8 (hearth: long commands and tables are split by what they mean)
             }
             Pool::Start { name } => {
                 let path = format!("/pools/{}/start", request::name(Named::Pool, name)?);
                 let done: Done = patiently("starting the pool", || self.client.post(&path))?;
                 self.print(&done, |done| format!("pool {name}: {}\n", done.summary.as_deref().unwrap_or("done")))
             }
+<<<<<<< HEAD
             Pool::TakeBack { name } => {
                 let path = format!("/pools/{}/take-back", request::name(Named::Pool, name)?);
                 // As it is before: the job may have begun the cache anew by the time it is told. One that is not there is told by what follows.
@@ -157,6 +162,9 @@ impl Session {
                 let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
                 self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, api::human::bytes(p.size_bytes)))
             }
+=======
+            Pool::TakeBack { name } => self.take_back(name),
+>>>>>>> 9cd31b8 (hearth: long commands and tables are split by what they mean)
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
@@ -165,15 +173,38 @@ impl Session {
                     format!("pool {name} destroyed{left}\n")
                 })
             }
-            Pool::Check { pool } => {
-                let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);
-                match begin(&self.interrupt, || self.client.post(&path)) {
-                    Err(ClientError::Refused(refusal)) if refusal.kind == Kind::NotFound && std::path::Path::new(pool).exists() => {
-                        Err(Failure::failed(refusal.detail, &format!("write ./{pool} for the file of that name")))
-                    }
-                    job => self.finish(job?),
-                }
+            Pool::Check { pool } => self.check_pool(pool),
+        }
+    }
+
+    /// Moves a pool to another SSD, and prints where it is then.
+    fn replace_pool(&self, name: &str, path: &str, body: &PoolReplace) -> Result<(), Failure> {
+        let job = begin(&self.interrupt, || self.client.send("POST", path, body))?;
+        follow(&self.client, &self.interrupt, job)?;
+        let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
+        self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
+    }
+
+    /// Gives room before the disks of a pool's SSD back to its cache.
+    fn take_back(&self, name: &str) -> Result<(), Failure> {
+        let path = format!("/pools/{}/take-back", request::name(Named::Pool, name)?);
+        // Read before the job, which may have begun the cache again by the time this is printed. If there is no such pool, the job says so.
+        let before = self.client.get::<PoolView>(&format!("/pools/{name}")).ok();
+        let job = begin(&self.interrupt, || self.client.post(&path))?;
+        before.map_or(Ok(()), |pool| self.tell_begins_empty(&pool, "takes room back"))?;
+        follow(&self.client, &self.interrupt, job)?;
+        let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
+        self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, control::human::bytes(p.size_bytes)))
+    }
+
+    /// Checks a pool of the daemon. A file of that name may have been meant.
+    fn check_pool(&self, pool: &str) -> Result<(), Failure> {
+        let path = format!("/pools/{}/check", request::name(Named::Pool, pool)?);
+        match begin(&self.interrupt, || self.client.post(&path)) {
+            Err(ClientError::Refused(refusal)) if refusal.kind == Kind::NotFound && std::path::Path::new(pool).exists() => {
+                Err(Failure::failed(refusal.detail, &format!("write ./{pool} for the file of that name")))
             }
+            job => self.finish(job?),
         }
     }
 
@@ -231,24 +262,8 @@ impl Session {
             Volume::Set { name, options, export, no_export, tls, read_write, accept_backing } => {
                 let options = request::options(options, *read_write)?;
                 let exports = (*no_export || !export.is_empty()).then(|| request::exports(export, *tls)).transpose()?;
-                let exporting = exports.is_some();
                 let body = VolumeSet { options, accept_backing: *accept_backing, exports };
-                let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
-                let send = || patiently("changing the volume", || self.client.send("PATCH", &path, &body));
-                let answer: serde_json::Value = begin(&self.interrupt, send)?;
-                match serde_json::from_value::<JobView>(answer.clone()) {
-                    Ok(job) => {
-                        self.finish(job)?;
-                        self.tell(|| Ok(show::left_write_back(&self.client.get::<VolumeView>(&path)?)))
-                    }
-                    Err(_) => {
-                        let done: Done = serde_json::from_value(answer).unwrap_or_default();
-                        self.print(&done, |done| {
-                            show::changed(name, done.summary.as_deref().unwrap_or("done"), body.options.mode.as_deref())
-                        })?;
-                        if exporting { self.tell(|| Ok(places(&self.client.get::<VolumeView>(&path)?))) } else { Ok(()) }
-                    }
-                }
+                self.set_volume(name, &body)
             }
             Volume::Rename { name, new_name } => {
                 let path = format!("/volumes/{}/rename", request::name(Named::Volume, name)?);
@@ -277,15 +292,35 @@ impl Session {
                 let body = VolumeWarm { start_bytes, end_bytes, rate_bytes_s };
                 self.finish(begin(&self.interrupt, || self.client.send("POST", &path, &body))?)
             }
-            Volume::Remove { name, drop_dirty } => {
-                let volume = format!("/volumes/{}", request::name(Named::Volume, name)?);
-                let before: VolumeView = self.client.get(&volume)?;
-                let path = format!("{volume}?drop_dirty={drop_dirty}");
-                let doing = format!("removing the volume over {}", before.backing);
-                let job = self.finished(begin(&self.interrupt, || patiently(&doing, || self.client.delete(&path)))?)?;
-                self.tell(|| Ok(job.summary.map_or_else(|| show::removed(&before, *drop_dirty), |told| told + "\n")))
+            Volume::Remove { name, drop_dirty } => self.remove_volume(name, *drop_dirty),
+        }
+    }
+
+    /// Changes a volume. The answer is a job if it leaves write-back mode, and dirty blocks are to be destaged first.
+    fn set_volume(&self, name: &str, body: &VolumeSet) -> Result<(), Failure> {
+        let path = format!("/volumes/{}", request::name(Named::Volume, name)?);
+        let send = || patiently("changing the volume", || self.client.send("PATCH", &path, body));
+        let answer: serde_json::Value = begin(&self.interrupt, send)?;
+        match serde_json::from_value::<JobView>(answer.clone()) {
+            Ok(job) => {
+                self.finish(job)?;
+                self.tell(|| Ok(show::left_write_back(&self.client.get::<VolumeView>(&path)?)))
+            }
+            Err(_) => {
+                let done: Done = serde_json::from_value(answer).unwrap_or_default();
+                self.print(&done, |done| show::changed(name, done.summary.as_deref().unwrap_or("done"), body.options.mode.as_deref()))?;
+                if body.exports.is_some() { self.tell(|| Ok(places(&self.client.get::<VolumeView>(&path)?))) } else { Ok(()) }
             }
         }
+    }
+
+    fn remove_volume(&self, name: &str, drop_dirty: bool) -> Result<(), Failure> {
+        let volume = format!("/volumes/{}", request::name(Named::Volume, name)?);
+        let before: VolumeView = self.client.get(&volume)?;
+        let path = format!("{volume}?drop_dirty={drop_dirty}");
+        let doing = format!("removing the volume over {}", before.backing);
+        let job = self.finished(begin(&self.interrupt, || patiently(&doing, || self.client.delete(&path)))?)?;
+        self.tell(|| Ok(job.summary.map_or_else(|| show::removed(&before, drop_dirty), |summary| summary + "\n")))
     }
 
     /// Asks for something to be done with a volume, and prints what was.

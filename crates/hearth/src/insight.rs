@@ -252,32 +252,49 @@ fn one(advice: &AdviceView) -> String {
     let ram = if advice.ram_bytes > 0 { format!(", beside {} of RAM", human::bytes(advice.ram_bytes)) } else { String::new() };
     let mut text = format!("{}, {} watched{left}{ram}\n", advice.name, human::seconds(advice.window_ms / 1000));
     let (known, missing): (Vec<&TargetView>, Vec<&TargetView>) = advice.targets.iter().partition(|target| target.ssd_bytes.is_some());
-    let is_known = !known.is_empty();
-    if is_known {
-        let head = [
-            ("  HITS", Align::Right),
-            ("SSD NEEDED", Align::Right),
-            ("BAND", Align::Right),
-            ("READS TAKE", Align::Right),
-            ("SSD WRITES", Align::Right),
-        ];
-        let row = |target: &&TargetView| {
-            let size = |bytes: Option<u64>| bytes.map_or("-".into(), human::bytes);
-            if target.ssd_bytes == Some(0) {
-                let read = target.read_us.map_or("-".into(), |us| human::nanoseconds((us * 1000.0) as u64));
-                return vec![format!("{} %", number(target.hits_percent)), "none: RAM".into(), "-".into(), read, "-".into()];
-            }
-            vec![
-                format!("{} %", number(target.hits_percent)),
-                size(target.ssd_bytes),
-                format!("{} - {}", size(target.ssd_bytes_low), size(target.ssd_bytes_high)),
-                target.read_us.map_or("-".into(), |us| human::nanoseconds((us * 1000.0) as u64)),
-                target.ssd_written_bytes_per_day.map_or("-".into(), |bytes| format!("{}/day", human::bytes(bytes))),
-            ]
-        };
-        text += &table::layout(&head, &known.iter().map(row).collect::<Vec<_>>());
+    text += &sizes(&known);
+    text += &not_yet(&missing);
+    text += &of_objects(&advice.objects);
+    for sentence in &advice.sentences {
+        text += &format!("{sentence}\n");
     }
-    // The same reason for several shares is told once.
+    if advice.pool.is_some() && (!known.is_empty() || !advice.objects.is_empty()) {
+        text += &format!("apply it: hearth advise apply {} --dry-run\n", advice.id);
+    }
+    text
+}
+
+/// The size that each share of hits needs, one line each; nothing if none is known.
+fn sizes(known: &[&TargetView]) -> String {
+    if known.is_empty() {
+        return String::new();
+    }
+    let head = [
+        ("  HITS", Align::Right),
+        ("SSD NEEDED", Align::Right),
+        ("BAND", Align::Right),
+        ("READS TAKE", Align::Right),
+        ("SSD WRITES", Align::Right),
+    ];
+    let row = |target: &&TargetView| {
+        let size = |bytes: Option<u64>| bytes.map_or("-".into(), human::bytes);
+        if target.ssd_bytes == Some(0) {
+            let read = target.read_us.map_or("-".into(), |us| human::nanoseconds((us * 1000.0) as u64));
+            return vec![format!("{} %", number(target.hits_percent)), "none: RAM".into(), "-".into(), read, "-".into()];
+        }
+        vec![
+            format!("{} %", number(target.hits_percent)),
+            size(target.ssd_bytes),
+            format!("{} - {}", size(target.ssd_bytes_low), size(target.ssd_bytes_high)),
+            target.read_us.map_or("-".into(), |us| human::nanoseconds((us * 1000.0) as u64)),
+            target.ssd_written_bytes_per_day.map_or("-".into(), |bytes| format!("{}/day", human::bytes(bytes))),
+        ]
+    };
+    table::layout(&head, &known.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Why the size for a share of hits is not known yet; shares with the same reason are on one line.
+fn not_yet(missing: &[&TargetView]) -> String {
     let mut reasons: Vec<(String, Vec<String>, Option<u64>)> = Vec::new();
     for target in missing {
         let why = target.not_yet.clone().unwrap_or_default();
@@ -290,39 +307,38 @@ fn one(advice: &AdviceView) -> String {
             None => reasons.push((why, vec![share], target.more_ms)),
         }
     }
-    for (why, shares, more_ms) in reasons {
+    let line = |(why, shares, more_ms): (String, Vec<String>, Option<u64>)| {
         let wait = more_ms.map_or(String::new(), |ms| format!("; about {} more", human::seconds((ms / 1000).max(1))));
-        text += &format!("{}: not yet: {why}{wait}\n", shares.join(", "));
+        format!("{}: not yet: {why}{wait}\n", shares.join(", "))
+    };
+    reasons.into_iter().map(line).collect()
+}
+
+/// What each object takes and brings, one line each; nothing if there is only one.
+fn of_objects(objects: &[AdviceObject]) -> String {
+    if objects.len() <= 1 {
+        return String::new();
     }
-    if advice.objects.len() > 1 {
-        let head = [
-            ("  OBJECT", Align::Left),
-            ("KIND", Align::Left),
-            ("OF THE HITS", Align::Right),
-            ("OF THE READS", Align::Right),
-            ("TAKES", Align::Right),
-            ("ADVICE", Align::Left),
-        ];
-        let row = |object: &AdviceObject| {
-            vec![
-                object.volume.as_ref().map_or_else(|| format!("  {}", object.name), |volume| format!("  {volume}: {}", object.name)),
-                object.kind.clone(),
-                format!("{} %", number(object.hits_percent)),
-                format!("{} %", number(object.reads_percent)),
-                human::bytes(object.ssd_bytes),
-                // What belongs to nothing known cannot be treated.
-                if object.id.is_some() { object.advice.clone() } else { "-".into() },
-            ]
-        };
-        text += &table::layout(&head, &advice.objects.iter().take(OBJECTS_SHOWN).map(row).collect::<Vec<_>>());
-    }
-    for sentence in &advice.sentences {
-        text += &format!("{sentence}\n");
-    }
-    if advice.pool.is_some() && (is_known || !advice.objects.is_empty()) {
-        text += &format!("apply it: hearth advise apply {} --dry-run\n", advice.id);
-    }
-    text
+    let head = [
+        ("  OBJECT", Align::Left),
+        ("KIND", Align::Left),
+        ("OF THE HITS", Align::Right),
+        ("OF THE READS", Align::Right),
+        ("TAKES", Align::Right),
+        ("ADVICE", Align::Left),
+    ];
+    let row = |object: &AdviceObject| {
+        vec![
+            object.volume.as_ref().map_or_else(|| format!("  {}", object.name), |volume| format!("  {volume}: {}", object.name)),
+            object.kind.clone(),
+            format!("{} %", number(object.hits_percent)),
+            format!("{} %", number(object.reads_percent)),
+            human::bytes(object.ssd_bytes),
+            // What belongs to nothing known cannot be treated.
+            if object.id.is_some() { object.advice.clone() } else { "-".into() },
+        ]
+    };
+    table::layout(&head, &objects.iter().take(OBJECTS_SHOWN).map(row).collect::<Vec<_>>())
 }
 
 fn applied(done: &AdviceApplied) -> String {

@@ -54,6 +54,11 @@ use clap::{CommandFactory, FromArgMatches};
 use cli::{Analysis, App, Cli, Command, ConfigCommand, Content, Disk, Job, Object, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
+<<<<<<< HEAD
+=======
+use control::client::Client;
+use control::places::Places;
+>>>>>>> 9cd31b8 (hearth: long commands and tables are split by what they mean)
 use generate::Generate;
 use rescue::Rescue;
 use std::process::ExitCode;
@@ -160,16 +165,23 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Pki(command) => {
             certificates::pki(command, &places.state_directory, cli.everywhere.json).map_err(|f| f.cannot(&pki_action(command)))
         }
-        Command::Rescue(Rescue { serve: true, .. }) => rescue::serve(&places).map_err(|f| f.cannot("serve attached volumes")),
-        Command::Rescue(Rescue { after_stop: true, .. }) => rescue::rescue_after_stop(&places).map_err(|f| f.cannot("end the exports")),
         Command::UdevName { device } => keeping::udev_name(&places, device).map_err(|f| f.cannot("name the device")),
         Command::UblkProbe => ublk::support::probe().map_err(|e| Failure::failed(e.to_string(), "")),
-        Command::Rescue(_) => rescue::rescue(&places).map_err(|f| f.cannot("end the exports")),
+        Command::Rescue(options) => rescue(options, &places),
         Command::Keeper { keeper_socket, daemon_socket } => {
             keeping::keep(keeper_socket, daemon_socket.as_deref()).map_err(|f| f.cannot("hold exports"))
         }
         Command::Openapi => commands::print(&rest::openapi::document()),
         Command::Replay(options) => replay::replay(options, cli.everywhere.json).map_err(|f| f.cannot("replay the trace")),
+    }
+}
+
+/// What is asked for of a daemon that was killed: by a person, or by processes of its own.
+fn rescue(options: &Rescue, places: &Places) -> Result<(), Failure> {
+    match options {
+        Rescue { serve: true, .. } => rescue::serve(places).map_err(|f| f.cannot("serve attached volumes")),
+        Rescue { after_stop: true, .. } => rescue::rescue_after_stop(places).map_err(|f| f.cannot("end the exports")),
+        Rescue { .. } => rescue::rescue(places).map_err(|f| f.cannot("end the exports")),
     }
 }
 

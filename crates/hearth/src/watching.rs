@@ -32,26 +32,41 @@ const NAMES_EVERY: Duration = Duration::from_secs(2);
 /// # Errors
 /// If no thread can be started.
 pub fn start(manager: &Manager) -> Result<(), Failure> {
-    let (devices, shares, stamps) = (manager.clone(), manager.clone(), manager.clone());
-    spawn("devices", move || {
-        let mut watched = Watched::default();
-        while !devices.is_stopping() {
-            devices.watch_devices(&mut watched);
-            std::thread::sleep(DEVICES_EVERY);
-        }
-    })?;
-    spawn("shares", move || {
-        let mut watched = WatchedShares::default();
-        while !shares.is_stopping() {
-            shares.watch_shares(&mut watched);
-            std::thread::sleep(SHARES_EVERY);
-        }
-    })?;
+    let mut watched = Watched::default();
+    repeat("devices", manager, DEVICES_EVERY, move |manager| manager.watch_devices(&mut watched))?;
+    let mut watched = WatchedShares::default();
+    repeat("shares", manager, SHARES_EVERY, move |manager| manager.watch_shares(&mut watched))?;
     manager.watch_sessions();
+    start_observer(manager)?;
+    start_saving(manager)?;
+    start_trials(manager)?;
+    start_names(manager)?;
+    repeat("records", manager, RECORDS_EVERY, Manager::write_due_records)?;
+    let mut looked = Looked::default();
+    repeat("stamps", manager, STAMPS_EVERY, move |manager| manager.note_stamps(&mut looked))
+}
+
+/// A thread that does this again and again, with a rest of `every` between, until the manager stops.
+fn repeat(name: &str, manager: &Manager, every: Duration, mut turn: impl FnMut(&Manager) + Send + 'static) -> Result<(), Failure> {
+    let manager = manager.clone();
+    spawn(name, move || {
+        while !manager.is_stopping() {
+            turn(&manager);
+            std::thread::sleep(every);
+        }
+    })
+    .map(drop)
+}
+
+/// This thread gets the processor last: nothing waits for it. Where that is refused, it takes its turn.
+fn go_last() {
+    let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+}
+
+fn start_observer(manager: &Manager) -> Result<(), Failure> {
     let observed = manager.clone();
     spawn("observer", move || {
-        // Nobody waits for it: everybody else goes first. Where that is refused, it takes its turn.
-        let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+        go_last();
         while !observed.is_stopping() {
             let before = processor_time();
             let requests = match observed.observe() {
@@ -63,26 +78,41 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
             };
             std::thread::sleep(observed.observer_rest(processor_time().saturating_sub(before), requests));
         }
-    })?;
-    let (saved, resumed) = (manager.clone(), manager.clone());
+    })
+    .map(drop)
+}
+
+/// Keeps what was learned of loads.
+fn start_saving(manager: &Manager) -> Result<(), Failure> {
+    let saved = manager.clone();
     spawn("watches", move || {
-        let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+        go_last();
         while !saved.is_stopping() {
             saved.save_watches();
             std::thread::sleep(SAVE_EVERY);
         }
-    })?;
-    // Ends where there is nothing to resume; a device may come later than the daemon.
+    })
+    .map(drop)
+}
+
+/// Resumes trials of devices that come later than the daemon. Ends where there is nothing to resume.
+fn start_trials(manager: &Manager) -> Result<(), Failure> {
+    let resumed = manager.clone();
     spawn("trials", move || {
         while !resumed.is_stopping() && resumed.resume_trials() {
             std::thread::sleep(TRIALS_EVERY);
         }
-    })?;
+    })
+    .map(drop)
+}
+
+/// Looks at volumes for applications.
+fn start_names(manager: &Manager) -> Result<(), Failure> {
     let named = manager.clone();
     spawn("names", move || {
-        let _ = rustix::process::setpriority_process(rustix::thread::gettid().into(), 19);
+        go_last();
         while !named.is_stopping() {
-            // What is read was written by clients. A fault at it is told by the log; the volume is not looked at again, and the others are.
+            // Clients wrote what is read here. A panic over it goes to the log; that volume is not looked at again, the others are.
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 named.renew_policies();
                 named.discover_due()
@@ -91,22 +121,8 @@ pub fn start(manager: &Manager) -> Result<(), Failure> {
                 std::thread::sleep(NAMES_EVERY);
             }
         }
-    })?;
-    let recorded = manager.clone();
-    spawn("records", move || {
-        while !recorded.is_stopping() {
-            recorded.write_due_records();
-            std::thread::sleep(RECORDS_EVERY);
-        }
-    })?;
-    spawn("stamps", move || {
-        let mut looked = Looked::default();
-        while !stamps.is_stopping() {
-            stamps.note_stamps(&mut looked);
-            std::thread::sleep(STAMPS_EVERY);
-        }
-    })?;
-    Ok(())
+    })
+    .map(drop)
 }
 
 /// What this thread has used of a processor.
