@@ -137,34 +137,14 @@ impl Session {
                     force: *force,
                     drop_dirty: *drop_dirty,
                 };
-<<<<<<< HEAD
-                let job = begin(&self.interrupt, || self.client.send("POST", &path, &body))?;
-                follow(&self.client, &self.interrupt, job)?;
-                let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-                self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, api::human::bytes(p.size_bytes)))
-=======
                 self.replace_pool(name, &path, &body)
->>>>>>> 9cd31b8 (hearth: long commands and tables are split by what they mean)
             }
             Pool::Start { name } => {
                 let path = format!("/pools/{}/start", request::name(Named::Pool, name)?);
                 let done: Done = patiently("starting the pool", || self.client.post(&path))?;
                 self.print(&done, |done| format!("pool {name}: {}\n", done.summary.as_deref().unwrap_or("done")))
             }
-<<<<<<< HEAD
-            Pool::TakeBack { name } => {
-                let path = format!("/pools/{}/take-back", request::name(Named::Pool, name)?);
-                // As it is before: the job may have begun the cache anew by the time it is told. One that is not there is told by what follows.
-                let before = self.client.get::<PoolView>(&format!("/pools/{name}")).ok();
-                let job = begin(&self.interrupt, || self.client.post(&path))?;
-                before.map_or(Ok(()), |pool| self.tell_begins_empty(&pool, "takes room back"))?;
-                follow(&self.client, &self.interrupt, job)?;
-                let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-                self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, api::human::bytes(p.size_bytes)))
-            }
-=======
             Pool::TakeBack { name } => self.take_back(name),
->>>>>>> 9cd31b8 (hearth: long commands and tables are split by what they mean)
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
@@ -182,7 +162,7 @@ impl Session {
         let job = begin(&self.interrupt, || self.client.send("POST", path, body))?;
         follow(&self.client, &self.interrupt, job)?;
         let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-        self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, control::human::bytes(p.size_bytes)))
+        self.print(&pool, |p| format!("pool {} is now on {}: {}\n", p.name, p.ssd, api::human::bytes(p.size_bytes)))
     }
 
     /// Gives room before the disks of a pool's SSD back to its cache.
@@ -194,7 +174,7 @@ impl Session {
         before.map_or(Ok(()), |pool| self.tell_begins_empty(&pool, "takes room back"))?;
         follow(&self.client, &self.interrupt, job)?;
         let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-        self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, control::human::bytes(p.size_bytes)))
+        self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, api::human::bytes(p.size_bytes)))
     }
 
     /// Checks a pool of the daemon. A file of that name may have been meant.

@@ -54,12 +54,8 @@ use clap::{CommandFactory, FromArgMatches};
 use cli::{Analysis, App, Cli, Command, ConfigCommand, Content, Disk, Job, Object, Pool, Serve, Share, Token, Volume};
 use commands::Session;
 use config::settings::Flags;
-<<<<<<< HEAD
-=======
-use control::client::Client;
-use control::places::Places;
->>>>>>> 9cd31b8 (hearth: long commands and tables are split by what they mean)
 use generate::Generate;
+use records::places::Places;
 use rescue::Rescue;
 use std::process::ExitCode;
 use terminal::failure::Failure;

@@ -14,6 +14,7 @@ fn unwanted() -> Vec<(String, &'static str)> {
         ("#[ig", "nore", "a test that is switched off proves nothing"),
         ("assert!(tr", "ue", "a test that cannot fail proves nothing"),
         ("\"/wo", "rk/", "a path of one machine"),
+        ("<<<<<", "<< ", "left from a merge"),
     ]
     .map(|(one, two, why)| (format!("{one}{two}"), why))
     .into()
