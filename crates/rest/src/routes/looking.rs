@@ -81,7 +81,7 @@ pub async fn history(State(app): Shared, Asked(span): Asked<Span>) -> Answered {
 
 /// Samples, jobs and events as they occur, as server-sent events.
 ///
-/// `hello` comes first, and again if the listener did not keep up: then it has missed something and should fetch again. `sample` comes each second,
+/// `hello` comes first, and again if the listener did not keep up: then it has missed something and should fetch everything again. `sample` comes each second,
 /// `job` when a job begins, ends, or has run for another second, `event` with its number as `id:`, and `changed` when the lists of pools or volumes
 /// should be fetched again. Comment lines keep the connection alive.
 #[utoipa::path(
