@@ -48,7 +48,7 @@ const USAGE: &[(&[&str], &str)] = &[
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--dirty-limit", "0"], "or write off for no limit"),
     (&["volume", "add", "v", "--backing", "/x", "--pool", "p", "--max-io-size", "off"], "--max-io-size"),
     (&["volume", "wait", "v", "--limit=-1"], "is not a whole number from 0 to 4294967295"),
-    (&["object", "list", "--limit", "99999999"], "is more than 100000; give 0 for all"),
+    (&["object", "list", "--limit", "99999999"], "is more than 100000; give 0 for as many as can be listed"),
     (&["pool", "create", "p", "--ssd", "model:7k2:/x"], "only --backing takes one"),
     (&["pool", "import", "/x", "--rename", "="], "--rename \"=\" is not OLD=NEW; write for instance --rename data=data2"),
     (&["pool", "import", ""], "cannot take in the pool on \"\": PATH \"\" is not a path"),

@@ -155,7 +155,7 @@ fn a_server_completes_the_names_on_its_volume() {
 
     login("pass word", 0o600);
     let told = place.must(&connect);
-    assert!(told.contains("as hearth@localhost: it told") && told.contains("done"), "{told}");
+    assert!(told.contains("as hearth@localhost: ") && told.contains(" names read") && told.contains("done"), "{told}");
     assert!(has(&place, "shop.orders/only_the_server_knows"));
     let shown = place.must(&["app", "show", APP]);
     assert!(shown.contains(&format!("as hearth@localhost with {path}")), "{shown}");
