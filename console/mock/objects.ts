@@ -203,5 +203,5 @@ export const verify = (view: AdviceView): AdviceVerified => ({
   forecast_percent_high: view.now?.hits_percent_high ?? null,
   measured_percent: view.now ? view.now.hits_percent - 1.2 : null,
   error_points: view.now ? 1.2 : null,
-  sentences: view.now ? ["The forecast holds."] : ["This advice told no hits for the SSD that there is: ask anew with `hearth advise`."],
+  sentences: view.now ? ["The forecast holds."] : ["This advice has no forecast for the present SSD: get new advice with `hearth advise`."],
 });

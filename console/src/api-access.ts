@@ -18,7 +18,7 @@ export interface ShareView {
   chap_file?: string | null;
   /** Null while it is not offered. */
   device?: string | null;
-  /** "lio" or "nvmet" of the kernel, "tgt" where it has no iSCSI target; null while nobody serves it. */
+  /** "lio" or "nvmet" of the kernel, "tgt" where it has no iSCSI target; null while nothing serves it. */
   server?: string | null;
   /** What initiators do without there, a sentence each. */
   limits?: string[];

@@ -586,7 +586,7 @@ export interface AdviceView {
   with_backups: boolean;
   scanned_bytes: number;
   targets: TargetView[];
-  /** Smallest first; empty while nothing can be told. */
+  /** Smallest first; empty while no forecast is possible. */
   curve: AdvicePoint[];
   now: AdvicePoint | null;
   more: AdvicePoint[];

@@ -80,7 +80,7 @@ pub enum Action {
         /// What is to change.
         set: VolumeSet,
     },
-    /// Gives a volume that nobody uses another name.
+    /// Gives an unused volume another name.
     VolumeRename {
         /// Its name.
         name: String,
@@ -367,7 +367,7 @@ pub struct PoolCreate {
     /// Overwrite what a known signature says is there.
     #[serde(default)]
     pub force: bool,
-    /// What becomes of it when its SSD is blank at a start: "stop" (the default), or "make" its cache anew if nothing of it was dirty.
+    /// What the pool does if its SSD is blank at a start: "stop" (the default), or "make" a new cache there if nothing of the old one was dirty.
     #[serde(default)]
     #[schema(pattern = "^(stop|make)$")]
     pub on_blank_ssd: Option<String>,
@@ -381,7 +381,7 @@ pub struct PoolSet {
     #[serde(default)]
     #[schema(pattern = "^(off|fast|dense|auto)$")]
     pub content: Option<String>,
-    /// What becomes of it when its SSD is blank at a start: "stop", or "make" its cache anew if nothing of it was dirty.
+    /// What the pool does if its SSD is blank at a start: "stop", or "make" a new cache there if nothing of the old one was dirty.
     #[serde(default)]
     #[schema(pattern = "^(stop|make)$")]
     pub on_blank_ssd: Option<String>,

@@ -28,7 +28,7 @@ const HEADERS_MAX: usize = 100;
 /// A stream of events that says nothing for so long is dead: the daemon sends a comment every 15 s.
 const STREAM_PATIENCE: Duration = Duration::from_secs(45);
 
-/// How long a daemon may say nothing before it is looked whether it can, and who waits is told.
+/// After this long without a word of the daemon, a call checks whether the process is stopped, and a look reports that it waits.
 const QUIET: Duration = Duration::from_secs(2);
 /// How long it may say nothing at all: after a minute it answers that what was asked for goes on.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
@@ -42,7 +42,7 @@ fn starting_it(socket: &Path) -> &'static str {
 /// Why a call brought no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// Nothing listens.
     #[error(
         "no answer at {}: is the daemon running? start it with `{}`, or name its socket with --socket",
         .0.display(),
@@ -65,7 +65,7 @@ pub enum ClientError {
     )]
     Gone(String),
     /// The daemon is there, and was stopped (SIGSTOP, a debugger).
-    #[error("the daemon, process {0}, is stopped and answers nobody: let it go on with `kill -CONT {0}`")]
+    #[error("the daemon, process {0}, is stopped and answers no client: let it go on with `kill -CONT {0}`")]
     Stopped(i32),
     /// The daemon is there and does not answer.
     #[error("the daemon, process {pid}, has not answered for {} s: see its log, and try again", silent.as_secs())]
@@ -171,11 +171,12 @@ impl Client {
         })
     }
 
-    /// Waits until the daemon says something. Where a look takes long, it is told who is waited for; of what changes something, others tell.
+    /// Waits until the daemon says something. A look that takes long reports the process that it waits for; what changes something is reported
+    /// elsewhere.
     fn wait_for_answer(&self, stream: &UnixStream, is_look: bool) -> Result<(), ClientError> {
         let began = Instant::now();
         let pid = socket_peercred(stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
-        let mut told = !is_look;
+        let mut is_reported = !is_look;
         while !is_readable(stream, QUIET) {
             if is_stopped(pid) {
                 return Err(ClientError::Stopped(pid));
@@ -183,7 +184,7 @@ impl Client {
             if began.elapsed() >= SILENCE_MAX {
                 return Err(ClientError::Silent { pid, silent: SILENCE_MAX });
             }
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut is_reported, true) {
                 (self.tell)(&format!("waiting for an answer of the daemon, process {pid}"));
             }
         }

@@ -33,7 +33,7 @@ pub struct Connected {
     pub server: String,
     /// As whom it knows hearth.
     pub user: String,
-    /// Names that it told.
+    /// Number of names that it reported.
     pub names: u64,
     /// It tells which programs are connected.
     pub programs: bool,

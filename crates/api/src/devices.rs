@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
-    /// Nothing known is on it, nobody uses it.
+    /// Nothing known is on it, and nothing uses it.
     Free,
     /// Something known is on it (a file system, LVM, RAID): fine as a backing device, destroyed as an SSD.
     Foreign,

@@ -130,7 +130,7 @@ impl Kind {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct Refusal {
-    /// `/problems/KIND`: what the kind means is told there.
+    /// `/problems/KIND`: the page there says what the kind means.
     #[serde(rename = "type")]
     pub type_uri: String,
     /// A few words, the same for all problems of a kind.
@@ -415,7 +415,7 @@ impl ControlError {
             ControlError::Unknown { named: "object", .. } => {
                 "list the objects with `hearth object list`, or look again with `hearth app discover`".into()
             }
-            ControlError::Unknown { named: "advice", .. } => "it may be too old: ask anew with `hearth advise`".into(),
+            ControlError::Unknown { named: "advice", .. } => "it may be too old: get new advice with `hearth advise`".into(),
             ControlError::Unknown { named, .. } => {
                 format!("list the {named}s with `hearth {named} list`")
             }

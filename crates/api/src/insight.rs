@@ -184,7 +184,7 @@ pub struct AdviceView {
     pub scanned_bytes: u64,
     /// How much SSD brings which share of hits.
     pub targets: Vec<TargetView>,
-    /// Hits by SSD, smallest first; empty while nothing can be told.
+    /// Hits by SSD, smallest first; empty while no forecast is possible.
     pub curve: Vec<AdvicePoint>,
     /// What the SSD that there is (or the one that was asked about) brings.
     pub now: Option<AdvicePoint>,
@@ -235,7 +235,7 @@ pub struct AdviceVerified {
     pub volume: String,
     /// Milliseconds since the advice was given, or applied.
     pub window_ms: u64,
-    /// Share of the reads of blocks used before that were to be hits with the SSD that there is, in percent; absent: it was not told.
+    /// Forecast hits with the present SSD, in percent of the reads of blocks used before; absent if the advice has no such forecast.
     pub forecast_percent: Option<f64>,
     /// Lower end of its band.
     pub forecast_percent_low: Option<f64>,

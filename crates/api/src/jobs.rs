@@ -85,7 +85,7 @@ pub struct JobView {
     pub state: JobState,
     /// Bytes done.
     pub done_bytes: u64,
-    /// Bytes in all, as known now; clients may add to it while it runs. 0: nobody knows, as of a look for applications.
+    /// Bytes in all, as known now; clients may add to it while it runs. 0: not known, as in a search for applications.
     pub total_bytes: u64,
     /// Bytes per second over the latest seconds.
     pub rate_bytes: u64,

@@ -1,5 +1,5 @@
-//! How much memory the daemon may have: the machine's, or less where a memory cgroup says so, its own or one above it. Whoever goes beyond is killed
-//! by the kernel.
+//! How much memory the daemon may have: the machine's, or less where a memory cgroup says so, its own or one above it. The kernel kills a
+//! process that goes beyond that.
 
 use engine::index::PLAIN_SLOT_MILLIBYTES;
 use engine::policy::SSD_BLOCK_MILLIBYTES_MAX;

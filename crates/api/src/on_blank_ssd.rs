@@ -9,7 +9,7 @@ pub enum OnBlankSsd {
     /// It does not start, and says what can be done.
     #[default]
     Stop,
-    /// Its cache is made anew there, if nothing of it can have been dirty.
+    /// It gets a new cache there, if nothing of the old one can have been dirty.
     Make,
 }
 

@@ -14,7 +14,7 @@ const OTHERS: u32 = 0o077;
 const STICKY: u32 = 0o1000;
 
 /// Takes from the state directory, and from the daemon's own files in it, all rights of other users. Until this was so, their modes
-/// depended on the umask of whoever started the daemon. Returns what could not be corrected, a sentence for each.
+/// depended on the umask of the process that started the daemon. Returns what could not be corrected, a sentence for each.
 pub fn make_private(state_directory: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     match std::fs::metadata(state_directory) {

@@ -57,8 +57,8 @@ pub struct ShareView {
     /// The block device that is offered; null while it is not.
     #[serde(default)]
     pub device: Option<String>,
-    /// Who serves it: "lio" or "nvmet" of the kernel, "tgt" where the kernel has no iSCSI target; null
-    /// while nobody does.
+    /// What serves it: "lio" or "nvmet" of the kernel, "tgt" where the kernel has no iSCSI target; null
+    /// while nothing does.
     #[serde(default)]
     pub server: Option<String>,
     /// What initiators do without there, and what waits until none is connected, a sentence each.

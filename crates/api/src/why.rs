@@ -37,7 +37,7 @@ pub struct WhyView {
     pub runs: Vec<Run>,
     /// The latest requests in the extents of this range, newest first, at most 64.
     pub recent: Vec<RecentRequest>,
-    /// More runs than are told.
+    /// There are more runs than are listed.
     pub truncated: bool,
 }
 

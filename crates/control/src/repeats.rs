@@ -1,9 +1,9 @@
-//! Notices that come in floods: a failing SSD can report a thousand blocks a second. The first few of a kind are told one by one, the rest of
-//! the minute as one sentence.
+//! Notices that come in floods: a failing SSD can report a thousand blocks a second. The first few of a kind are reported one by one, the
+//! rest of the minute as one sentence.
 
 use std::collections::BTreeMap;
 
-/// How many of a kind are told one by one in a window.
+/// How many of a kind are reported one by one in a window.
 const TOLD_EACH: u64 = 5;
 /// How long a window is.
 const WINDOW_MS: u64 = 60_000;

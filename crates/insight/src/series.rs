@@ -1,5 +1,5 @@
-//! A sample as named numbers: what the history keeps, and what is told of it. The names that are told are listed at
-//! [`HistoryView`](api::HistoryView).
+//! A sample as named numbers: what the history keeps, and what it reports. [`HistoryView`](api::HistoryView) lists the
+//! reported names.
 //!
 //! What cannot be put together from seconds is made anew for each point: a percentile of how many requests took how long (in
 //! [steps](runtime::Histogram::steps)), a mean latency of all latencies, a hit rate of all reads.

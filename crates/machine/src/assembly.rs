@@ -306,14 +306,14 @@ pub fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
         }
         OpenError::Medium(_) | OpenError::FlushFailed => format!("check the SSD (cable, `dmesg`, SMART), and {check}"),
         OpenError::NoPool => format!(
-            "reconnect the right SSD and {}; if that is gone for good, make the cache anew with `hearth pool replace {} --ssd PATH` (the same \
+            "reconnect the right SSD and {}; if that is gone for good, make a new cache with `hearth pool replace {} --ssd PATH` (the same \
              path, too)",
             start_it(record),
             record.name
         ),
         OpenError::NewerVersion { .. } | OpenError::Layout(_) => String::new(),
         OpenError::LogsTooLong { .. } => {
-            format!("make its cache anew with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)
+            format!("make a new cache for it with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)
         }
         OpenError::Memory(_) => format!("give it more memory, and {}", start_it(record)),
         OpenError::SuperblockDamaged

@@ -146,7 +146,7 @@ pub(super) fn remove_file(pool: &PoolRecord) -> Result<(), ControlError> {
     let is_it = there.is_file() && (there.len() == 0 || is_file_of(pool, (there.dev(), there.ino()))?);
     if !is_it {
         let problem = format!("it is not the file that was made for the pool {} and stays", pool.name);
-        let remedy = "remove it yourself if nobody needs it".to_string();
+        let remedy = "remove it yourself if nothing needs it".to_string();
         return Err(ControlError::Device { path: pool.ssd.clone(), problem, remedy, kind: Kind::Conflict });
     }
     match std::fs::remove_file(path) {

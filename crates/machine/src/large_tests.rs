@@ -117,7 +117,7 @@ fn logs_that_are_too_long_are_a_sentence() {
     let expected = "each of its 2 logs has 137438953472 bytes, more than hearth can use: an earlier release made it so, and never cached anything \
                     there";
     assert!(error.reason().contains(expected), "{}", error.reason());
-    assert_eq!(error.remedy(), "make its cache anew with `hearth pool replace p --ssd /dev/large --force`");
+    assert_eq!(error.remedy(), "make a new cache for it with `hearth pool replace p --ssd /dev/large --force`");
     let mut state = superblock::load(&mut ssd).expect("it can be wiped, so it can be loaded");
     assert_eq!(state.superblock.layout, layout);
     state.store(&mut ssd).expect("the medium works");

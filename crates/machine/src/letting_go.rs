@@ -82,8 +82,8 @@ impl Machine {
         let backing = locked(&live.backing).take()?;
         let flushed = self.flush_to_close(&backing, &record.backing);
         self.close_backing(backing);
-        let told = flushed.err().map(|error| error.to_string());
-        told.inspect(|told| tracing::warn!(volume = record.name, "{told}"))
+        let problem = flushed.err().map(|error| error.to_string());
+        problem.inspect(|problem| tracing::warn!(volume = record.name, "{problem}"))
     }
 
     /// Flushes a device that is about to be closed, if it answers: a thread that flushes one that hangs would hold up the end of the process.

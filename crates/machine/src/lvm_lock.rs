@@ -1,5 +1,6 @@
-//! The lock that LVM's commands hold on a volume group while they change it: a file that is locked by flock(2), and removed by whoever held it
-//! for changes. Who has it can be sure that no command of LVM's is between the load of a table and the resumption of its device.
+//! The lock that LVM's commands hold on a volume group while they change it: a file that is locked by flock(2), and removed by the
+//! command that held it for changes. Its holder can be sure that no command of LVM's is between the load of a table and the resumption of its
+//! device.
 
 use api::error::{ControlError, Kind};
 use rustix::fs::{FlockOperation, flock};

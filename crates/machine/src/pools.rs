@@ -137,7 +137,7 @@ impl Machine {
         let Some(pool) = self.pool(pool).ok().filter(|live| live.life == life) else { return };
         let Some(command) = command(&pool) else { return };
         if let Err(error) = self.runtime.command(&pool.handle, command) {
-            tracing::error!(pool = pool.name, "the shards cannot be told of the failure of the SSD: {error}");
+            tracing::error!(pool = pool.name, "the shards cannot be informed of the failure of the SSD: {error}");
         }
     }
 
@@ -180,7 +180,7 @@ impl Machine {
             let Some(notice) = told.of(shard, event, volume) else { return };
             if locked(&notices).send(notice).is_err() {
                 // Only while the process ends.
-                tracing::debug!("nobody listens to what the shards report");
+                tracing::debug!("no thread listens to what the shards report");
             }
         })
     }

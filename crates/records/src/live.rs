@@ -1,6 +1,6 @@
-//! What happens, told to everybody who listens: the source of `/stream`.
+//! What happens, sent to all listeners: the source of `/stream`.
 //!
-//! Telling never waits. A listener that does not keep up loses the oldest and is told that it did, so nothing is buffered without bound.
+//! Telling never waits. A listener that does not keep up loses the oldest and is informed that it did, so nothing is buffered without bound.
 
 use api::{EventView, JobView, Sample};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Is this device the one that was recorded? Told by what does not move: what its hardware, the kernel and udev call it, and the
+//! Is this device the one that was recorded? Recognised by what does not move: what its hardware, the kernel and udev call it, and the
 //! UUIDs of what lies on it. Its name in `/dev` counts for nothing. Pure.
 
 use crate::state::{BackingIdentity, Fact};

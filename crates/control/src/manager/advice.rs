@@ -103,12 +103,12 @@ impl Manager {
         let mut sentences = Vec::new();
         match (now, came) {
             (None, _) if is_for_another => sentences.push(
-                "This advice is for another SSD, or with backups let in, and what comes says nothing of that: ask anew with \
+                "This advice is for another SSD, or with backups let in, so the hits since then do not check it: get new advice with \
                  `hearth advise`, without --budget and --with-backups."
                     .into(),
             ),
-            (None, _) => sentences.push("This advice told no hits for the SSD that there is: ask anew with `hearth advise`.".into()),
-            (_, None) => sentences.push("What is watched of the volume began anew since, as it does after a day, or when the volume is started: ask anew with `hearth advise`.".into()),
+            (None, _) => sentences.push("This advice has no forecast for the present SSD: get new advice with `hearth advise`.".into()),
+            (_, None) => sentences.push("The volume's watch has begun again since then, as it does after a day, or when the volume is started: get new advice with `hearth advise`.".into()),
             (_, Some(came)) if measured.is_none() => sentences.push(format!(
                 "Too little was read since then: {:.0} of {AGAIN_MIN:.0} blocks that were used before.",
                 came.again_blocks.max(0.0)

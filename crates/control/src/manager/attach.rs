@@ -390,10 +390,10 @@ impl Manager {
         self.abandon_exports(&record, Withdrawal::Forced);
         self.finish_remove(&record)?;
         let paused = human::nanoseconds(u64::try_from(swapped.pause.as_nanos()).unwrap_or(u64::MAX));
-        let told =
+        let summary =
             format!("{} is as it was before; nothing was unmounted, and its I/O paused for {paused} at most{saw}", attachment.device);
-        self.events().note(Severity::Info, name, format!("detached: {told}"));
-        Ok(told)
+        self.events().note(Severity::Info, name, format!("detached: {summary}"));
+        Ok(summary)
     }
 
     fn mark_leaving(&self, name: &str, leaving: bool) -> Result<(), ControlError> {

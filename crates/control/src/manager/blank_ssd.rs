@@ -37,8 +37,9 @@ impl Manager {
         let pool = &PoolRecord { ssd: found.unwrap_or_else(|| pool.ssd.clone()), ..pool.clone() };
         let is_begun = pool.on_blank_ssd == OnBlankSsd::Make && self.memory().state.disks_of(&pool.name).is_empty();
         if !(carries_it(&pool.ssd)? || is_begun && self.has_blank_ssd(pool)) {
-            let remedy = format!("make its cache anew with `hearth pool replace {} --ssd {} --force`: its disks stay", pool.name, pool.ssd);
-            let problem = "its cache was being made anew when hearth ended, and it does not carry this pool now".to_string();
+            let remedy =
+                format!("make a new cache for it with `hearth pool replace {} --ssd {} --force`: its disks stay", pool.name, pool.ssd);
+            let problem = "its new cache was being made when hearth ended, and it does not carry this pool now".to_string();
             return Err(crate::manager::pools::device(&pool.ssd, problem, remedy, Kind::Conflict));
         }
         let disks = self.memory().state.disks_of(&pool.name);
@@ -72,8 +73,8 @@ impl Manager {
             }
             Some(record)
         })?;
-        let told = format!("its SSD {} is blank: the cache is made anew there (nothing of it was dirty)", pool.ssd);
-        self.events().note(Severity::Warning, &pool.name, told);
+        let message = format!("its SSD {} is blank: a new cache is made there (nothing of the old one was dirty)", pool.ssd);
+        self.events().note(Severity::Warning, &pool.name, message);
         Ok(made)
     }
 
@@ -96,19 +97,19 @@ impl Manager {
             let problem =
                 format!("it is blank: it was wiped, or is another one; dirty data of the volume \"{}\" was on the pool's SSD", volume.name);
             let remedy = format!(
-                "{reconnect}; if that data is lost for good, make the cache anew with `hearth pool replace {name} --ssd {ssd} --drop-dirty`"
+                "{reconnect}; if that data is lost for good, make a new cache with `hearth pool replace {name} --ssd {ssd} --drop-dirty`"
             );
             return refused(problem, remedy);
         }
         if let Some(disk) = self.memory().state.disks_of(name).first() {
             let problem = format!("it is blank: it was wiped, or is another one; the disk \"{}\" was on the pool's SSD", disk.name);
             let remedy = format!(
-                "{reconnect}; if that is lost for good, remove its disks with `hearth disk remove`, and make the cache anew with \
+                "{reconnect}; if that is lost for good, remove its disks with `hearth disk remove`, and make a new cache with \
                  `hearth pool replace {name} --ssd {ssd}`"
             );
             return refused(problem, remedy);
         }
-        let replace = format!("make the cache anew with `hearth pool replace {name} --ssd {ssd}`: nothing of it was dirty");
+        let replace = format!("make a new cache with `hearth pool replace {name} --ssd {ssd}`: nothing of the old one was dirty");
         if let Some(why) = self.is_another_ssd(pool) {
             return refused(format!("it is blank, and another device: {why}"), format!("{reconnect}; or {replace}"));
         }

@@ -73,7 +73,7 @@ fn a_clean_pool_makes_its_cache_anew_under_its_exports() {
         let manager = started(&world);
         check_made(&world, &manager);
         assert_ne!(pool(&manager).uuid, former, "the SSD of before is no more the pool's");
-        assert!(manager.events_after(0).iter().any(|event| event.message.contains("is blank: the cache is made anew")));
+        assert!(manager.events_after(0).iter().any(|event| event.message.contains("is blank: a new cache is made there")));
         assert!(world.write("v", 6));
         drop(manager);
         let manager = started(&world);

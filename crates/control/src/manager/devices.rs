@@ -96,12 +96,12 @@ impl Manager {
         let known_pool = found.pool.and_then(|uuid| self.memory().state.pools.iter().find(|p| p.uuid == uuid).map(|p| p.name.clone()));
         let offered = found.parent.as_ref().and_then(|parent| own.0.get(parent)).filter(|(state, _)| *state == DeviceState::InUse);
         let mut free = true;
-        let (state, told) = if let Some((state, told)) = own.0.get(&found.path) {
+        let (state, summary) = if let Some((state, summary)) = own.0.get(&found.path) {
             free = false;
-            (*state, told.clone())
-        } else if let Some((_, told)) = offered {
+            (*state, summary.clone())
+        } else if let Some((_, summary)) = offered {
             free = false;
-            (DeviceState::InUse, format!("a partition of {told}"))
+            (DeviceState::InUse, format!("a partition of {summary}"))
         } else if let Some(user) = &found.in_use {
             free = false;
             (DeviceState::InUse, without_it_is(user))
@@ -130,11 +130,11 @@ impl Manager {
             free && !found.read_only && size_bytes >= SSD_BYTES_MIN,
             free && found.pool.is_none() && (BLOCK_BYTES..=VOLUME_BYTES_MAX).contains(&size_bytes),
         );
-        let mut told = told;
+        let mut summary = summary;
         if free && found.read_only {
-            told += ", can only be read";
+            summary += ", can only be read";
         } else if free && size_bytes < SSD_BYTES_MIN {
-            told += ", too small for a pool";
+            summary += ", too small for a pool";
         }
         DeviceView {
             path: found.path.clone(),
@@ -146,8 +146,8 @@ impl Manager {
             rotational: found.rotational,
             read_only: found.read_only,
             state,
-            summary: told.clone(),
-            told,
+            summary: summary.clone(),
+            told: summary,
             destroys: destroys.filter(|_| can_be_ssd),
             can_be_ssd,
             can_be_backing,

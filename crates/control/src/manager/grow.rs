@@ -36,7 +36,7 @@ impl Manager {
         let (was, is) = (record.size_bytes, record.bytes_of(device_bytes));
         if is < was {
             let problem = format!("it has {} now, and a volume does not shrink from {}", human::bytes(is), human::bytes(was));
-            let remedy = "make it as large as it was; for a smaller volume, remove this one and add it anew".into();
+            let remedy = "make it as large as it was; for a smaller volume, remove this one and add it again".into();
             return Err(refused(&record, problem, remedy));
         }
         // What is on record may not be served yet, or users of an export may not have it: an earlier try ended half way.

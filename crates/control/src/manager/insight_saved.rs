@@ -85,7 +85,7 @@ impl Manager {
         }
         let mut watches = self.watches();
         let Some(files) = &mut watches.files else { return BTreeMap::new() };
-        let read = |uuid: Uuid| Some((uuid, self.read_watch(files, &Key::Volume(uuid), came[&uuid], "it is watched anew")?));
+        let read = |uuid: Uuid| Some((uuid, self.read_watch(files, &Key::Volume(uuid), came[&uuid], "its watch begins again")?));
         unknown.into_iter().filter_map(read).collect()
     }
 
@@ -246,7 +246,7 @@ mod tests {
             let known = BTreeMap::from([("v".to_string(), Known { uuid: Some(uuid), mode: Mode::WriteThrough })]);
             assert!(manager.watches_of(known.iter()).is_empty());
         }
-        assert!(matches!(&warnings(&manager)[..], [_, one] if one.starts_with("v: ") && one.contains("it is watched anew")));
+        assert!(matches!(&warnings(&manager)[..], [_, one] if one.starts_with("v: ") && one.contains("its watch begins again")));
         assert_eq!(names_in(directory.path()).len(), 2);
         leave(directory.path(), uuid);
         manager.open_watches(directory.path());

@@ -196,7 +196,7 @@ impl Manager {
     pub(super) fn check_was_read(&self, name: &str) -> Result<(), ControlError> {
         match self.insight().view(name) {
             Ok(AnalysisView { source, state, problem: Some(problem), .. }) if source == "trace" && state == "failed" => {
-                let remedy = format!("correct the file, then `hearth analysis forget {name}` and start it anew");
+                let remedy = format!("correct the file, then `hearth analysis forget {name}` and start it again");
                 Err(ControlError::Analysis(problem, remedy))
             }
             _ => Ok(()),
@@ -321,7 +321,7 @@ fn over(advice: &mut AdviceView, view: &AnalysisView) {
             // Why: see the first sentence.
             target.not_yet = Some("the analysis has failed".into());
         } else if view.source == "trace" && view.window_ms == 0 {
-            target.not_yet = Some("this trace has no times, and without them a size cannot be told".into());
+            target.not_yet = Some("this trace has no times, and without them no size can be given".into());
         } else if let Some(why) = &mut target.not_yet {
             *why = format!("the analysis has ended, and {why}");
         }

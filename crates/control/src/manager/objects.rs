@@ -251,7 +251,7 @@ impl Manager {
             "volume" => ("it watches a volume", format!("name the volume: {}", analysis.of)),
             "device" if analysis.state != "watching" => (
                 "it has ended, and names of tables are not kept over a restart of the daemon",
-                "start an analysis anew, without --no-read".into(),
+                "start a new analysis, without --no-read".into(),
             ),
             "device" => ("its device is not read", "start an analysis without --no-read".into()),
             _ => ("a trace tells where was read, not what", "watch the device itself with --device".into()),

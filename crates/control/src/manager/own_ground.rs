@@ -59,7 +59,7 @@ impl Manager {
     /// Tells who else has a device open that hearth takes into use: what they write there, hearth does not see.
     pub(super) fn warn_of_openers(&self, object: &str, spec: &str) {
         if let Some(openers) = self.data().opened_by_others(spec) {
-            let message = format!("{spec} is also open in {openers}: nobody but hearth must write to it from now on");
+            let message = format!("{spec} is also open in {openers}: no process but hearth may write to it from now on");
             self.events().note(Severity::Warning, object, message);
         }
     }

@@ -124,7 +124,7 @@ impl Manager {
                 continue;
             }
             match self.pool_start(&pool.name) {
-                Ok(told) => self.events().note(Severity::Info, &pool.name, format!("its SSD is back: {told}")),
+                Ok(summary) => self.events().note(Severity::Info, &pool.name, format!("its SSD is back: {summary}")),
                 Err(error) => {
                     let message = format!("its SSD is back, but the pool does not start by itself: {}", error.reason());
                     self.events().note(Severity::Warning, &pool.name, message);

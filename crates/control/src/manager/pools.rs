@@ -320,7 +320,7 @@ impl Manager {
         // The pool of that name is there already if its SSD is to be formatted anew.
         let formats_anew = self.carries(ssd, &create.name);
         if formats_anew && !create.force {
-            let remedy = "choose another device, or give --force to format this one anew (what is cached on it is then lost)";
+            let remedy = "choose another device, or give --force to format this one again (what is cached on it is then lost)";
             return Err(device(ssd, "it is the SSD of this pool".into(), remedy.into(), Kind::Conflict));
         }
         if !formats_anew {
@@ -378,7 +378,7 @@ impl Manager {
         let ours = facts.pool.and_then(|uuid| self.memory().state.pools.iter().find(|p| p.uuid == uuid).map(|p| p.name.clone()));
         if let Some(pool) = ours {
             let remedy = format!(
-                "format it anew for that pool with `hearth pool replace {pool} --ssd {ssd} --force`, or destroy that pool first with \
+                "format it again for that pool with `hearth pool replace {pool} --ssd {ssd} --force`, or destroy that pool first with \
                  `hearth pool destroy {pool}`"
             );
             return Err(device(ssd, format!("it belongs to the pool \"{pool}\""), remedy, Kind::Conflict));
@@ -461,7 +461,7 @@ impl Manager {
         let Some(how) = how else {
             let remedy = format!(
                 "choose another device: an SSD belongs to one pool and can never be a backing device; `hearth pool replace {pool} --ssd \
-                 {ssd} --force` formats it anew for that pool, `hearth pool destroy {pool}` gives it free"
+                 {ssd} --force` formats it again for that pool, `hearth pool destroy {pool}` gives it free"
             );
             return device(path, format!("it is the SSD of the pool \"{pool}\""), remedy, Kind::Conflict);
         };

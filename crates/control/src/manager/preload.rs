@@ -217,13 +217,13 @@ impl Manager {
             let plan = Plan::of_ranges(asked.ranges.to_vec()).expect("they are a plan's");
             let asked = Asked { at_bytes: plan.back_by(asked.at_bytes, ram_bytes), ..asked };
             let (done_bytes, total_bytes) = (plan.bytes_below(asked.at_bytes), plan.bytes());
-            let told = asked.told.clone();
+            let title = asked.told.clone();
             let job = self.shared.jobs.begin(Work::Preload(asked), &name, uuid);
             job.advance(done_bytes, total_bytes);
             job.finish(Err(ControlError::Stopped));
             let (done, total, id) = (human::bytes(done_bytes), human::bytes(total_bytes), job.id());
             let message =
-                format!("the preload of {told} had ended with the daemon, {done} of {total} done: `hearth job resume {id}` goes on");
+                format!("the preload of {title} had ended with the daemon, {done} of {total} done: `hearth job resume {id}` goes on");
             self.events().note(Severity::Info, &name, message);
         }
     }

@@ -1,5 +1,5 @@
-//! Devices of attached volumes whose daemon does not come back are led past hearth, and nobody who has them open sees an error: what they
-//! wait for is carried out on their disks first.
+//! Devices of attached volumes whose daemon does not come back are led past hearth, and no process that has them open sees an error: the
+//! I/O that it waits for is carried out on their disks first.
 //!
 //! | step | after a crash here, the next daemon |
 //! |---|---|

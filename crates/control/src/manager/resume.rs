@@ -75,7 +75,7 @@ impl Manager {
             }
             Work::ModeChange => self.resume_mode_change(name, what),
             Work::Check(_) | Work::Replace(_) | Work::DiskRoom => unreachable!("of a pool"),
-            Work::Discover => unreachable!("begun anew"),
+            Work::Discover => unreachable!("begun again from the start"),
         }
     }
 

@@ -193,8 +193,8 @@ fn a_volume_goes_on_when_its_disk_is_back() {
         (0..70).for_each(|_| manager.watch_devices(&mut watched));
         let seen = view(&manager, "a");
         assert_eq!((seen.health, seen.backing.as_str(), world.read("a")), (Health::Running, "/dev/sdz", Some(5)), "{lost}: {seen:?}");
-        let anew = manager.events_after(0).iter().any(|event| event.message.contains("its exports are made anew"));
-        assert_eq!(anew, lost);
+        let again = manager.events_after(0).iter().any(|event| event.message.contains("its exports are made again"));
+        assert_eq!(again, lost);
         assert_eq!(view(&manager, "b").health, Health::Running);
     }
 }

@@ -1,4 +1,4 @@
-//! One look at everything each second: kept as the newest sample, and told to whoever listens.
+//! One look at everything each second: kept as the newest sample, and sent to all listeners.
 
 use super::{LiveVolume, Manager, known};
 use api::{DiskView, Health, Sample, Severity};

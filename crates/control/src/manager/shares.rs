@@ -233,16 +233,16 @@ impl Manager {
         })
     }
 
-    /// The volume has another size. Initiators learn of it where their protocol can tell them. Gives what was told, a clause each.
+    /// The volume has another size. Initiators learn of it where their protocol can tell them. Gives what came of it, a clause each.
     pub(super) fn refresh_shares(&self, volume: &VolumeRecord) -> Vec<String> {
         let refresh = |share: &ShareRecord| {
             let title = share.protocol.title();
-            let told = match self.data().refresh_share(volume, share.protocol) {
-                Ok(told) => format!("{title} {told}"),
-                Err(error) => format!("{title} initiators were not told the new size: {error}"),
+            let clause = match self.data().refresh_share(volume, share.protocol) {
+                Ok(news) => format!("{title} {news}"),
+                Err(error) => format!("{title} initiators were not informed of the new size: {error}"),
             };
-            self.events().note(Severity::Info, &volume.name, &told);
-            told
+            self.events().note(Severity::Info, &volume.name, &clause);
+            clause
         };
         volume.shares.iter().map(refresh).collect()
     }

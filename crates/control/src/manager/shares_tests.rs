@@ -236,10 +236,10 @@ fn a_target_that_does_not_answer_is_told_once_and_not_touched() {
     assert!(told.len() == 1 && told[0].contains("it does not answer: it is looked at again"), "{told:?}");
     let listed = manager.volume_view("v").expect("it is there").shares.remove(0);
     assert!(listed.problem.is_some_and(|problem| problem.contains("it does not answer")));
-    assert_eq!(listed.remedy.as_deref(), Some("start it anew"));
+    assert_eq!(listed.remedy.as_deref(), Some("start it again"));
     assert_eq!((listed.connected, shown(&manager, Protocol::Iscsi).connected), (None, None));
     let error = remove(&manager, Protocol::Iscsi, false).expect_err("nobody knows who is connected");
-    assert!(error.to_string().contains("does not answer") && error.remedy() == "start it anew", "{error}");
+    assert!(error.to_string().contains("does not answer") && error.remedy() == "start it again", "{error}");
     world.inside().sharing.silent = false;
     world.inside().sharing.initiators = vec!["iqn.a:b".into()];
     manager.watch_shares(&mut watched);
@@ -256,7 +256,7 @@ fn that_nobody_is_connected_is_said_only_where_it_is_known() {
     share(&manager, iscsi()).expect("nothing is in the way");
     world.inside().sharing.silent = true;
     let view = shown(&manager, Protocol::Iscsi);
-    assert_eq!((view.connected, view.remedy.as_deref()), (None, Some("start it anew")));
+    assert_eq!((view.connected, view.remedy.as_deref()), (None, Some("start it again")));
     assert!(view.problem.is_some_and(|problem| problem.contains("it does not answer")), "before the watch has looked");
     // The next daemon cannot offer it, and the target of the last one stands, or not: it does not answer.
     world.inside().sharing.fail = Some("its secrets cannot be read".into());

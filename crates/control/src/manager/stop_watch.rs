@@ -1,4 +1,4 @@
-//! Whom a stop waits for: told while it waits, given up when it has waited long enough.
+//! What a stop waits for: reported while it waits, given up when it has waited long enough.
 //!
 //! A device that has answered nothing for a quarter of the limit, with I/O in flight, is given up: its I/O fails, and everything that waited for it
 //! goes on. What cannot be helped by that, such as a system call that hangs, ends with the limit.

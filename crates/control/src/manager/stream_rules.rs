@@ -96,7 +96,7 @@ impl Manager {
         let pattern = new.pattern.trim();
         let is_bad = pattern.is_empty() || pattern == "*" || pattern.len() > PATTERN_MAX || pattern.chars().any(char::is_control);
         if is_bad {
-            let problem = "names nobody, or everybody".to_string();
+            let problem = "matches nothing, or everything".to_string();
             return Err(bad(option(subject), problem, "write a name of 1 to 256 letters; a * at its end stands for anything"));
         }
         check_form(subject, pattern)?;

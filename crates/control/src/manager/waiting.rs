@@ -1,5 +1,6 @@
-//! Volumes that wait for their backing devices, and pools that wait for their SSD, start by themselves; volumes whose device goes away while they run are told of, and go on when it
-//! is back. Looked at once a second: what has to be asked for that is a few small files of the kernel's.
+//! Volumes that wait for their backing devices, and pools that wait for their SSD, start by themselves. A volume whose device goes away while
+//! it runs is reported, and goes on when the device is back. Looked at once a second: what has to be asked for that is a few small files of
+//! the kernel's.
 
 use super::own_ground::OwnFiles;
 use super::pool_start::LostSsds;
@@ -214,7 +215,7 @@ impl Manager {
                 }
             }
             Err(error) => {
-                let message = format!("its exports are made anew: unmount and mount the file systems on it again: {error}");
+                let message = format!("its exports are made again: unmount and mount the file systems on it again: {error}");
                 self.events().note(Severity::Warning, &volume.name, message);
                 self.start_alone(&there)?;
             }

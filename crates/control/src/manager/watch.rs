@@ -34,7 +34,7 @@ impl Manager {
                 let disk = self.memory().state.disk(volume).map(|disk| disk.pool.clone());
                 let remedy = disk.map_or_else(
                     || format!("check the device and its data, then start the volume with `hearth volume start {volume}`"),
-                    |pool| format!("check the SSD and the disk's data, then serve it anew with `hearth pool start {pool}`"),
+                    |pool| format!("check the SSD and the disk's data, then serve it again with `hearth pool start {pool}`"),
                 );
                 self.events().note(Severity::Error, volume, &problem);
                 self.set_live_volume(volume, |live| {

@@ -107,7 +107,7 @@ fn what_is_no_rule_is_refused() {
     let place = Place::new();
     let daemon = place.daemon();
     place.must_fail(&["stream", "rule", "add", "--process", "x", "--class", "log"], 2, "write application, scan, backup");
-    place.must_fail(&["stream", "rule", "add", "--process", "*", "--class", "scan"], 2, "--process names nobody, or everybody");
+    place.must_fail(&["stream", "rule", "add", "--process", "*", "--class", "scan"], 2, "--process matches nothing, or everything");
     for (option, name) in [("--client", "300.1.1.1"), ("--client", "uid:x"), ("--cgroup", "relative")] {
         place.must_fail(&["stream", "rule", "add", option, name, "--class", "scan"], 2, &format!("{option} is \"{name}\", which no c"));
     }

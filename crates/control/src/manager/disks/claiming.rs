@@ -23,7 +23,7 @@ impl Manager {
         let claim = self.claim(&[(Named::Pool, &pool), (Named::Volume, name)], doing)?;
         let disk = self.disk_record(name)?;
         if disk.pool != pool {
-            return Err(ControlError::Claimed { named: "disk", name: name.into(), doing: "its creation anew" });
+            return Err(ControlError::Claimed { named: "disk", name: name.into(), doing: "its creation in another pool" });
         }
         Ok((claim, disk))
     }

@@ -1,4 +1,4 @@
-//! The begin of the room for disks moves: the cache is made anew in what is left of the SSD, empty.
+//! The start of the room for disks moves: a new, empty cache is made in what is left of the SSD.
 
 use super::super::Manager;
 use super::super::claims::{Claim, WholePool};

@@ -285,7 +285,7 @@ impl MappedDevices for World {
             return Err(refused(&volume.backing));
         }
         assert!(leads != Leads::Here, "what a device lies on stays");
-        assert!(!inside.attached.contains_key(&volume.name), "nobody has it open");
+        assert!(!inside.attached.contains_key(&volume.name), "no process has it open");
         inside.devices.remove(&volume.backing);
         Ok(())
     }

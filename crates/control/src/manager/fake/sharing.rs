@@ -50,7 +50,7 @@ impl World {
         stand.retain(|(name, protocol, _)| (name, protocol) != (&volume.name, &share.protocol));
         stand.insert((volume.name.clone(), share.protocol, device.into()));
         if inside.sharing.late {
-            return Err(ControlError::share(&volume.name, share.protocol, "it does not answer", "start it anew"));
+            return Err(ControlError::share(&volume.name, share.protocol, "it does not answer", "start it again"));
         }
         let server = inside.sharing.server.unwrap_or(Server::of_kernel(share.protocol));
         let note = inside.sharing.note.clone().filter(|_| !inside.sharing.initiators.is_empty());
@@ -67,7 +67,7 @@ impl World {
 
     pub(super) fn see_initiators(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<Vec<String>, ControlError> {
         match &self.inside().sharing {
-            sharing if sharing.silent => Err(ControlError::share(&volume.name, protocol, "it does not answer", "start it anew")),
+            sharing if sharing.silent => Err(ControlError::share(&volume.name, protocol, "it does not answer", "start it again")),
             sharing => Ok(sharing.initiators.clone()),
         }
     }
@@ -76,7 +76,7 @@ impl World {
         let mut inside = self.inside();
         inside.step(&volume.name)?;
         if inside.sharing.late {
-            return Err(ControlError::share(&volume.name, protocol, "it does not answer", "start it anew"));
+            return Err(ControlError::share(&volume.name, protocol, "it does not answer", "start it again"));
         }
         inside.sharing.stand.retain(|(name, known, _)| (name, *known) != (&volume.name, protocol));
         Ok(())
