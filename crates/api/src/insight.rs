@@ -1,7 +1,105 @@
 //! What loads need: analyses, and the advice made of them.
 
+use crate::{Action, AppConnect, ObjectPreload, ObjectQuery, ObjectSet};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// A request about what loads need; a part of [`Action`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum InsightAction {
+    /// Begins to watch a volume, a device or a trace.
+    AnalysisStart(AnalysisStart),
+    /// All that is watched.
+    AnalysisList,
+    /// One analysis, or the watch of a volume.
+    AnalysisShow {
+        /// Its name.
+        name: String,
+    },
+    /// Ends an analysis; what it found stays.
+    AnalysisStop {
+        /// Its name.
+        name: String,
+    },
+    /// Forgets an analysis.
+    AnalysisForget {
+        /// Its name.
+        name: String,
+    },
+    /// Who reads and writes.
+    StreamList {
+        /// A volume, a pool or an analysis; absent: all.
+        name: Option<String>,
+    },
+    /// The rules for streams.
+    StreamRuleList,
+    /// One more rule for streams, asked after those of the user that there are.
+    StreamRuleAdd(StreamRuleNew),
+    /// A rule less.
+    StreamRuleRemove {
+        /// Its number.
+        id: u64,
+    },
+    /// How much SSD brings which share of hits.
+    Advise(AdviceAsk),
+    /// Advice that was given.
+    AdviceShow {
+        /// Its number.
+        id: u64,
+    },
+    /// Makes it so.
+    AdviceApply {
+        /// Its number.
+        id: u64,
+        /// Only tells what would change.
+        dry_run: bool,
+        /// Policies only: nothing is read into the cache.
+        no_preload: bool,
+    },
+    /// Compares a forecast with what came.
+    AdviceVerify {
+        /// Its number.
+        id: u64,
+    },
+    /// Applications found on volumes.
+    ApplicationList {
+        /// Of that volume; absent: of all.
+        volume: Option<String>,
+        /// With what logins to servers tell.
+        logins: bool,
+    },
+    /// Asks the server of an application for its names and sessions from now on.
+    ApplicationConnect {
+        /// The application's number.
+        id: u32,
+        /// How.
+        connect: AppConnect,
+    },
+    /// Asks it no more.
+    ApplicationDisconnect {
+        /// The application's number.
+        id: u32,
+        /// Its volume, where several have one of that number.
+        volume: Option<String>,
+    },
+    /// Looks for the applications of a volume again.
+    ApplicationDiscover {
+        /// Which volume.
+        volume: String,
+    },
+    /// Tables, indexes, logs.
+    ObjectList(ObjectQuery),
+    /// A policy for objects.
+    ObjectSet(ObjectSet),
+    /// Reads objects into the cache.
+    ObjectPreload(ObjectPreload),
+}
+
+impl From<InsightAction> for Action {
+    fn from(action: InsightAction) -> Action {
+        Action::Insight(action)
+    }
+}
 
 /// Body of an analysis' start: exactly one of `volume`, `device` and `trace`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]

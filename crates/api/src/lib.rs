@@ -50,8 +50,8 @@ pub use events::{EventView, Severity};
 pub use history::{HistoryQuery, HistoryView};
 pub use import::{PoolFoundView, PoolImport, VolumeFoundView};
 pub use insight::{
-    AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, StreamRuleNew,
-    StreamRuleView, StreamRules, StreamView, TargetView,
+    AdviceApplied, AdviceAsk, AdviceObject, AdvicePoint, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, InsightAction,
+    StreamRuleNew, StreamRuleView, StreamRules, StreamView, TargetView,
 };
 pub use jobs::{JobKind, JobState, JobView, VolumeWarm};
 pub use live::{DiskSample, Hello, LatencyPoint, PoolSample, Sample, Saved, VolumeSample};

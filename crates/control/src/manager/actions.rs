@@ -2,7 +2,7 @@
 
 use super::Manager;
 use api::error::ControlError;
-use api::{Action, Answer, Done};
+use api::{Action, Answer, Done, InsightAction};
 
 impl Manager {
     /// Carries out one action. May block for as long as the devices need: call it from a thread that may wait.
@@ -10,8 +10,6 @@ impl Manager {
     /// # Errors
     /// Every error says what to do; nothing is half done that a later call or start would not finish or undo.
     pub fn handle(&self, action: Action) -> Result<Answer, ControlError> {
-        let done = |()| Answer::Done(Done::default());
-        let told = |told: String| Answer::Done(Done::so(told));
         match action {
             Action::Daemon => Ok(Answer::Daemon(self.daemon_view())),
             Action::PoolCreate(create) => self.pool_create(&create).map(|p| Answer::Pool(Box::new(p))),
@@ -19,29 +17,29 @@ impl Manager {
             Action::PoolShow { name } => self.pool_view(&name).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolSet { name, set } => self.pool_set(&name, &set).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolReplace { name, replace } => self.pool_replace(&name, &replace).map(|j| Answer::Job(Box::new(j))),
-            Action::PoolStart { name } => self.pool_start(&name).map(told),
+            Action::PoolStart { name } => self.pool_start(&name).map(so),
             Action::PoolDestroy { name, force } => {
-                let told = self.file_left_by(&name);
-                self.pool_destroy(&name, force).map(|()| Answer::Done(told.map_or_else(Done::default, Done::so)))
+                let summary = self.file_left_by(&name);
+                self.pool_destroy(&name, force).map(|()| summary.map_or_else(|| done(()), so))
             }
             Action::VolumeAdd(add) => self.volume_add(&add).map(|v| Answer::Volume(Box::new(v))),
-            Action::Attach(attach) => self.attach_live(&attach).map(told),
-            Action::Detach { name } => self.detach_live(&name).map(told),
+            Action::Attach(attach) => self.attach_live(&attach).map(so),
+            Action::Detach { name } => self.detach_live(&name).map(so),
             Action::VolumeList => Ok(Answer::Volumes(self.volume_views())),
             Action::VolumeShow { name } => self.volume_view(&name).map(|v| Answer::Volume(Box::new(v))),
             Action::VolumeSet { name, set } => self.volume_set(&name, &set),
-            Action::VolumeRename { name, to } => self.volume_rename(&name, &to).map(told),
-            Action::VolumeStart { name } => self.volume_start(&name).map(told),
-            Action::VolumeStop { name, give_up, force } => self.volume_stop(&name, give_up, force).map(told),
-            Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(told),
-            Action::VolumeGrow { name } => self.volume_grow(&name).map(told),
+            Action::VolumeRename { name, to } => self.volume_rename(&name, &to).map(so),
+            Action::VolumeStart { name } => self.volume_start(&name).map(so),
+            Action::VolumeStop { name, give_up, force } => self.volume_stop(&name, give_up, force).map(so),
+            Action::VolumeDropCache { name } => self.volume_drop_cache(&name).map(so),
+            Action::VolumeGrow { name } => self.volume_grow(&name).map(so),
             Action::VolumeDestage { name } => self.volume_destage(&name).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeWarm { name, warm } => self.volume_warm(&name, warm).map(|j| Answer::Job(Box::new(j))),
             Action::VolumeRemove { name, drop_dirty } => self.volume_remove(&name, drop_dirty).map(|j| Answer::Job(Box::new(j))),
             Action::ShareAdd { volume, add } => self.share_add(&volume, &add).map(|s| Answer::Share(Box::new(s))),
             Action::ShareList => Ok(Answer::Shares(self.share_views())),
             Action::ShareShow { volume, protocol } => self.share_view(&volume, protocol).map(|s| Answer::Share(Box::new(s))),
-            Action::ShareRemove { volume, protocol, force } => self.share_remove(&volume, protocol, force).map(told),
+            Action::ShareRemove { volume, protocol, force } => self.share_remove(&volume, protocol, force).map(so),
             Action::DiskCreate(create) => self.disk_create(&create),
             Action::DiskList => Ok(Answer::Disks(self.disk_views())),
             Action::DiskShow { name } => self.disk_view(&name).map(|d| Answer::Disk(Box::new(d))),
@@ -66,28 +64,7 @@ impl Manager {
             Action::VolumeMap { name, start_bytes, end_bytes, cells } => {
                 self.volume_map(&name, start_bytes, end_bytes, cells).map(|map| Answer::Map(Box::new(map)))
             }
-            Action::AnalysisStart(start) => self.analysis_start(&start).map(|view| Answer::Analysis(Box::new(view))),
-            Action::AnalysisList => Ok(Answer::Analyses(self.analysis_views())),
-            Action::AnalysisShow { name } => self.analysis_view(&name).map(|view| Answer::Analysis(Box::new(view))),
-            Action::AnalysisStop { name } => self.analysis_stop(&name).map(|view| Answer::Analysis(Box::new(view))),
-            Action::AnalysisForget { name } => self.analysis_forget(&name).map(done),
-            Action::StreamList { name } => self.streams(name.as_deref()).map(Answer::Streams),
-            Action::StreamRuleList => Ok(Answer::StreamRules(Box::new(self.stream_rules()))),
-            Action::StreamRuleAdd(rule) => self.stream_rule_add(&rule).map(|view| Answer::StreamRule(Box::new(view))),
-            Action::StreamRuleRemove { id } => self.stream_rule_remove(id).map(done),
-            Action::AdviceApply { id, dry_run, no_preload } => {
-                self.advice_apply(id, dry_run, no_preload).map(|done| Answer::AdviceApplied(Box::new(done)))
-            }
-            Action::AdviceVerify { id } => self.advice_verify(id).map(|told| Answer::AdviceVerified(Box::new(told))),
-            Action::ApplicationList { volume, logins } => self.applications(volume.as_deref(), logins).map(Answer::Applications),
-            Action::ApplicationConnect { id, connect } => self.app_connect(id, &connect).map(|done| Answer::Connected(Box::new(done))),
-            Action::ApplicationDisconnect { id, volume } => self.app_disconnect(id, volume.as_deref()).map(told),
-            Action::ApplicationDiscover { volume } => self.discover_as_job(&volume).map(|job| Answer::Job(Box::new(job))),
-            Action::ObjectList(query) => self.objects(&query).map(Answer::Objects),
-            Action::ObjectPreload(asked) => self.object_preload(&asked).map(|done| Answer::Preload(Box::new(done))),
-            Action::ObjectSet(set) => self.object_set(&set).map(|done| Answer::PolicyDone(Box::new(done))),
-            Action::Advise(ask) => self.advise(&ask).map(Answer::Advice),
-            Action::AdviceShow { id } => self.advice(id).map(|advice| Answer::AdviceOne(Box::new(advice))),
+            Action::Insight(action) => self.handle_insight(action),
             Action::Sample => Ok(Answer::Sample(self.sample())),
             Action::History(query) => self.history(&query).map(|h| Answer::History(Box::new(h))),
             Action::DeviceList => self.device_list().map(Answer::Devices),
@@ -95,4 +72,44 @@ impl Manager {
             Action::Events { after } => Ok(Answer::Events(self.shared.events.after(after))),
         }
     }
+
+    /// Carries out an action about what loads need.
+    fn handle_insight(&self, action: InsightAction) -> Result<Answer, ControlError> {
+        match action {
+            InsightAction::AnalysisStart(start) => self.analysis_start(&start).map(|view| Answer::Analysis(Box::new(view))),
+            InsightAction::AnalysisList => Ok(Answer::Analyses(self.analysis_views())),
+            InsightAction::AnalysisShow { name } => self.analysis_view(&name).map(|view| Answer::Analysis(Box::new(view))),
+            InsightAction::AnalysisStop { name } => self.analysis_stop(&name).map(|view| Answer::Analysis(Box::new(view))),
+            InsightAction::AnalysisForget { name } => self.analysis_forget(&name).map(done),
+            InsightAction::StreamList { name } => self.streams(name.as_deref()).map(Answer::Streams),
+            InsightAction::StreamRuleList => Ok(Answer::StreamRules(Box::new(self.stream_rules()))),
+            InsightAction::StreamRuleAdd(rule) => self.stream_rule_add(&rule).map(|view| Answer::StreamRule(Box::new(view))),
+            InsightAction::StreamRuleRemove { id } => self.stream_rule_remove(id).map(done),
+            InsightAction::AdviceApply { id, dry_run, no_preload } => {
+                self.advice_apply(id, dry_run, no_preload).map(|done| Answer::AdviceApplied(Box::new(done)))
+            }
+            InsightAction::AdviceVerify { id } => self.advice_verify(id).map(|view| Answer::AdviceVerified(Box::new(view))),
+            InsightAction::ApplicationList { volume, logins } => self.applications(volume.as_deref(), logins).map(Answer::Applications),
+            InsightAction::ApplicationConnect { id, connect } => {
+                self.app_connect(id, &connect).map(|done| Answer::Connected(Box::new(done)))
+            }
+            InsightAction::ApplicationDisconnect { id, volume } => self.app_disconnect(id, volume.as_deref()).map(so),
+            InsightAction::ApplicationDiscover { volume } => self.discover_as_job(&volume).map(|job| Answer::Job(Box::new(job))),
+            InsightAction::ObjectList(query) => self.objects(&query).map(Answer::Objects),
+            InsightAction::ObjectPreload(asked) => self.object_preload(&asked).map(|done| Answer::Preload(Box::new(done))),
+            InsightAction::ObjectSet(set) => self.object_set(&set).map(|done| Answer::PolicyDone(Box::new(done))),
+            InsightAction::Advise(ask) => self.advise(&ask).map(Answer::Advice),
+            InsightAction::AdviceShow { id } => self.advice(id).map(|advice| Answer::AdviceOne(Box::new(advice))),
+        }
+    }
+}
+
+/// It is done, and there is nothing to show.
+fn done((): ()) -> Answer {
+    Answer::Done(Done::default())
+}
+
+/// It is done, and this is what.
+fn so(summary: String) -> Answer {
+    Answer::Done(Done::so(summary))
 }

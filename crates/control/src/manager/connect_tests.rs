@@ -5,7 +5,7 @@ use super::connect::record_of;
 use super::fake::World;
 use api::error::Kind;
 use api::options::OptionsPatch;
-use api::{Action, Answer, AppConnect, ConnectionView, PoolCreate, VolumeAdd};
+use api::{Action, Answer, AppConnect, ConnectionView, InsightAction, PoolCreate, VolumeAdd};
 use applications::Engine;
 use applications::discovery::{Application, ApplicationId, Evidence};
 use catalogue::Clients;
@@ -126,7 +126,7 @@ fn sessions_are_asked_for_as_long_as_there_is_a_connection() {
     let seen = view.without_login();
     assert!(seen.login.is_none() && seen.user.is_none() && seen.server.is_some(), "{seen:?}");
 
-    let disconnect = Action::ApplicationDisconnect { id: 5, volume: None };
+    let disconnect = Action::Insight(InsightAction::ApplicationDisconnect { id: 5, volume: None });
     let Ok(Answer::Done(done)) = stage.manager.handle(disconnect.clone()) else { panic!("it is there") };
     assert!(done.summary.is_some_and(|told| told.starts_with("disconnected from the server of /var/lib/mysql")));
     until("the end of the thread", || !stage.manager.connections().is_asking && stage.manager.sessions("v").is_empty());
@@ -184,7 +184,7 @@ fn a_connection_outlives_the_daemon() {
 fn what_cannot_be_asked_is_refused() {
     let stage = Stage::new(ANSWERS);
     let connect = AppConnect { login: "/login".into(), volume: None };
-    let error = stage.manager.handle(Action::ApplicationConnect { id: 77, connect }).expect_err("there is none");
+    let error = stage.manager.handle(Action::Insight(InsightAction::ApplicationConnect { id: 77, connect })).expect_err("there is none");
     assert_eq!((error.kind(), error.to_string()), (Kind::NotFound, "there is no application \"77\"".into()));
     assert!(error.remedy().contains("hearth app list"));
     let application = |engine, instance: Option<&str>| Application {

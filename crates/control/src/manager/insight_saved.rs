@@ -177,7 +177,7 @@ impl Manager {
 mod tests {
     use super::super::tests::{DISK, add, carry_out, create, started, world};
     use super::*;
-    use api::{Action, Answer};
+    use api::{Action, Answer, InsightAction};
     use insight::saved::{Note, Of};
     use insight::{InsightOptions, Source};
     use types::Mode;
@@ -220,11 +220,13 @@ mod tests {
         manager.save_watches();
         assert_eq!(names_in(directory.path()), ["analysis-week.watch"]);
         let (after, _) = manager_in(directory.path());
-        let Ok(Answer::Analysis(view)) = after.handle(Action::AnalysisShow { name: "week".into() }) else { panic!("it is not there") };
+        let Ok(Answer::Analysis(view)) = after.handle(Action::Insight(InsightAction::AnalysisShow { name: "week".into() })) else {
+            panic!("it is not there")
+        };
         // A volume of that name that was made anew is another.
         assert_eq!((view.state.as_str(), view.of.as_str()), ("failed", "v"));
         assert!(view.problem.as_deref().is_some_and(|problem| problem.contains("was removed")), "{view:?}");
-        after.handle(Action::AnalysisForget { name: "week".into() }).expect("it is there");
+        after.handle(Action::Insight(InsightAction::AnalysisForget { name: "week".into() })).expect("it is there");
         assert!(names_in(directory.path()).is_empty());
         after.save_watches();
         assert!(names_in(directory.path()).is_empty() && warnings(&after).is_empty(), "{:?}", warnings(&after));
@@ -284,13 +286,15 @@ mod tests {
             manager.save_watches();
         }
         assert!(matches!(&warnings(&manager)[..], [one] if one.contains("free some space")), "{:?}", warnings(&manager));
-        manager.handle(Action::AnalysisStop { name: "week".into() }).expect("it is there");
+        manager.handle(Action::Insight(InsightAction::AnalysisStop { name: "week".into() })).expect("it is there");
         manager.save_watches();
         std::fs::remove_file(directory.path().join("insight")).expect("ours");
         manager.watches().again = None;
         manager.save_watches();
         let (after, _) = manager_in(directory.path());
-        let Ok(Answer::Analysis(view)) = after.handle(Action::AnalysisShow { name: "week".into() }) else { panic!("it is not there") };
+        let Ok(Answer::Analysis(view)) = after.handle(Action::Insight(InsightAction::AnalysisShow { name: "week".into() })) else {
+            panic!("it is not there")
+        };
         assert_eq!((view.state.as_str(), view.problem), ("ended", None), "it was stopped");
     }
 
@@ -304,9 +308,9 @@ mod tests {
         small.set_insight(InsightOptions { memory_bytes: 1 << 10, ..InsightOptions::default() });
         small.open_watches(directory.path());
         assert!(matches!(&warnings(&small)[..], [one] if one.contains("`hearth analysis forget week`")), "{:?}", warnings(&small));
-        small.handle(Action::AnalysisForget { name: "week".into() }).expect("there is a file of it");
+        small.handle(Action::Insight(InsightAction::AnalysisForget { name: "week".into() })).expect("there is a file of it");
         assert!(names_in(directory.path()).is_empty());
-        small.handle(Action::AnalysisForget { name: "week".into() }).expect_err("there is nothing any more");
+        small.handle(Action::Insight(InsightAction::AnalysisForget { name: "week".into() })).expect_err("there is nothing any more");
     }
 
     #[test]

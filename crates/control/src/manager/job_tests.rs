@@ -6,8 +6,8 @@ use api::error::{ControlError, Kind};
 use api::options::OptionsPatch;
 use api::words::Export;
 use api::{
-    Action, Answer, DeviceExamine, DeviceState, DeviceView, JobKind, JobState, JobView, PoolCreate, PoolReplace, Severity, VolumeAdd,
-    VolumeSet, VolumeWarm,
+    Action, Answer, DeviceExamine, DeviceState, DeviceView, InsightAction, JobKind, JobState, JobView, PoolCreate, PoolReplace, Severity,
+    VolumeAdd, VolumeSet, VolumeWarm,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -472,12 +472,13 @@ fn a_look_for_applications_that_cannot_begin_is_refused_at_once() {
     let (told, refused) = std::sync::mpsc::channel();
     let asked = manager.clone();
     std::thread::spawn(move || {
-        let answer = asked.handle(Action::ApplicationDiscover { volume: "v".into() });
+        let answer = asked.handle(Action::Insight(InsightAction::ApplicationDiscover { volume: "v".into() }));
         told.send(answer.map_err(|error| error.refusal().to_string())).expect("somebody waits");
     });
     let answer = refused.recv_timeout(Duration::from_secs(120)).expect("it is refused at once");
     assert!(answer.as_ref().is_err_and(|refusal| refusal.contains("it is not watched")), "{answer:?}");
-    let kind = manager.handle(Action::ApplicationDiscover { volume: "none".into() }).expect_err("there is none").refusal();
+    let kind =
+        manager.handle(Action::Insight(InsightAction::ApplicationDiscover { volume: "none".into() })).expect_err("there is none").refusal();
     assert!(kind.to_string().contains("there is no volume \"none\""), "{kind}");
     assert!(matches!(manager.handle(Action::VolumeDestage { name: "v".into() }), Ok(Answer::Job(_))), "its name is not held");
 }

@@ -2,8 +2,8 @@
 
 use super::{Answered, Shared, run};
 use crate::asked::{Asked, Json, Name, Nothing, Number};
-use api::{Action, AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done};
-use api::{StreamRuleNew, StreamRuleView, StreamRules, StreamView};
+use api::{AdviceApplied, AdviceAsk, AdviceVerified, AdviceView, AnalysisStart, AnalysisView, Done};
+use api::{InsightAction, StreamRuleNew, StreamRuleView, StreamRules, StreamView};
 use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 /// All that is watched: volumes and analyses.
 #[utoipa::path(get, path = "/api/v1/analyses", tag = "insight", responses((status = 200, description = "Analyses by name.", body = Vec<AnalysisView>)))]
 pub async fn analysis_list(State(app): Shared) -> Answered {
-    run(&app, Action::AnalysisList).await
+    run(&app, InsightAction::AnalysisList).await
 }
 
 /// Begins to watch a volume, a device or a recorded trace. A device is watched from outside, and nothing is written to it.
@@ -21,7 +21,7 @@ pub async fn analysis_list(State(app): Shared) -> Answered {
     responses((status = 200, description = "The new analysis.", body = AnalysisView))
 )]
 pub async fn analysis_start(State(app): Shared, Json(start): Json<AnalysisStart>) -> Answered {
-    run(&app, Action::AnalysisStart(start)).await
+    run(&app, InsightAction::AnalysisStart(start)).await
 }
 
 /// One analysis, or the watch of a volume.
@@ -30,7 +30,7 @@ pub async fn analysis_start(State(app): Shared, Json(start): Json<AnalysisStart>
     responses((status = 200, description = "The analysis.", body = AnalysisView))
 )]
 pub async fn analysis_show(State(app): Shared, Name(name): Name) -> Answered {
-    run(&app, Action::AnalysisShow { name }).await
+    run(&app, InsightAction::AnalysisShow { name }).await
 }
 
 /// Ends an analysis; what it found stays.
@@ -39,7 +39,7 @@ pub async fn analysis_show(State(app): Shared, Name(name): Name) -> Answered {
     responses((status = 200, description = "The analysis as it ended.", body = AnalysisView))
 )]
 pub async fn analysis_stop(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
-    run(&app, Action::AnalysisStop { name }).await
+    run(&app, InsightAction::AnalysisStop { name }).await
 }
 
 /// Forgets an analysis.
@@ -48,7 +48,7 @@ pub async fn analysis_stop(State(app): Shared, Name(name): Name, _: Nothing) -> 
     responses((status = 200, description = "It is gone.", body = Done))
 )]
 pub async fn analysis_forget(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
-    run(&app, Action::AnalysisForget { name }).await
+    run(&app, InsightAction::AnalysisForget { name }).await
 }
 
 /// Who reads and writes: streams distinguished by what they do.
@@ -60,13 +60,13 @@ pub async fn stream_list(State(app): Shared, Asked(of): Asked<OfLoad>) -> Answer
     if let Some(name) = &of.name {
         api::names::check(api::names::Named::Analysis, name)?;
     }
-    run(&app, Action::StreamList { name: of.name }).await
+    run(&app, InsightAction::StreamList { name: of.name }).await
 }
 
 /// The rules for streams, in the order in which they are asked.
 #[utoipa::path(get, path = "/api/v1/stream-rules", tag = "insight", responses((status = 200, description = "The rules.", body = StreamRules)))]
 pub async fn stream_rule_list(State(app): Shared) -> Answered {
-    run(&app, Action::StreamRuleList).await
+    run(&app, InsightAction::StreamRuleList).await
 }
 
 /// One more rule: whose requests have which class, whatever they look like.
@@ -76,7 +76,7 @@ pub async fn stream_rule_list(State(app): Shared) -> Answered {
     responses((status = 200, description = "The new rule.", body = StreamRuleView))
 )]
 pub async fn stream_rule_add(State(app): Shared, Json(rule): Json<StreamRuleNew>) -> Answered {
-    run(&app, Action::StreamRuleAdd(rule)).await
+    run(&app, InsightAction::StreamRuleAdd(rule)).await
 }
 
 /// A rule less.
@@ -85,7 +85,7 @@ pub async fn stream_rule_add(State(app): Shared, Json(rule): Json<StreamRuleNew>
     responses((status = 200, description = "It is gone.", body = Done))
 )]
 pub async fn stream_rule_remove(State(app): Shared, Number(id): Number, _: Nothing) -> Answered {
-    run(&app, Action::StreamRuleRemove { id }).await
+    run(&app, InsightAction::StreamRuleRemove { id }).await
 }
 
 /// How much SSD brings which share of hits. Takes some seconds of computing for each load.
@@ -98,7 +98,7 @@ pub async fn advise(State(app): Shared, Json(ask): Json<AdviceAsk>) -> Answered 
     if let Some(name) = &ask.name {
         api::names::check(api::names::Named::Analysis, name)?;
     }
-    run(&app, Action::Advise(ask)).await
+    run(&app, InsightAction::Advise(ask)).await
 }
 
 /// Advice that was given since the daemon's start; the latest 64.
@@ -107,7 +107,7 @@ pub async fn advise(State(app): Shared, Json(ask): Json<AdviceAsk>) -> Answered 
     responses((status = 200, description = "The advice.", body = AdviceView))
 )]
 pub async fn advice_show(State(app): Shared, Number(id): Number) -> Answered {
-    run(&app, Action::AdviceShow { id }).await
+    run(&app, InsightAction::AdviceShow { id }).await
 }
 
 /// Applies an advice: sets policies of objects and reads the hot parts into the cache, as far as that needs no new hardware.
@@ -116,7 +116,7 @@ pub async fn advice_show(State(app): Shared, Number(id): Number) -> Answered {
     responses((status = 200, description = "What changed, or would.", body = AdviceApplied))
 )]
 pub async fn advice_apply(State(app): Shared, Number(id): Number, Asked(how): Asked<How>, _: Nothing) -> Answered {
-    run(&app, Action::AdviceApply { id, dry_run: how.dry_run.unwrap_or(false), no_preload: how.no_preload.unwrap_or(false) }).await
+    run(&app, InsightAction::AdviceApply { id, dry_run: how.dry_run.unwrap_or(false), no_preload: how.no_preload.unwrap_or(false) }).await
 }
 
 /// Compares an advice's forecast with what came since it was given, or applied.
@@ -125,7 +125,7 @@ pub async fn advice_apply(State(app): Shared, Number(id): Number, Asked(how): As
     responses((status = 200, description = "Forecast and outcome.", body = AdviceVerified))
 )]
 pub async fn advice_verify(State(app): Shared, Number(id): Number) -> Answered {
-    run(&app, Action::AdviceVerify { id }).await
+    run(&app, InsightAction::AdviceVerify { id }).await
 }
 
 /// How an advice is applied.

@@ -33,7 +33,7 @@ use crate::problem::{self, Outcome, PROBLEM_JSON, Problem};
 use crate::server::App;
 use crate::{assets, openapi};
 use api::error::Kind;
-use api::{Action, PREFIX};
+use api::{Action, InsightAction, PREFIX};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -130,7 +130,8 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 /// Carries out an action on a thread that may wait. Who asked waits for its answer for a while; the action goes on all the same.
-pub(crate) async fn run(app: &Arc<App>, action: Action) -> Answered {
+pub(crate) async fn run(app: &Arc<App>, action: impl Into<Action>) -> Answered {
+    let action = action.into();
     let looks = only_looks(&action);
     let (places, deadline) = if looks { (&app.looks, app.limits.look) } else { (&app.changes, app.limits.change) };
     let place = places.take(ASKING.get()).map_err(|there| {
@@ -183,17 +184,19 @@ fn only_looks(action: &Action) -> bool {
             | Action::ShareAdd { .. }
             | Action::ShareRemove { .. }
             | Action::JobResume { .. }
-            | Action::AnalysisStart(_)
-            | Action::AnalysisStop { .. }
-            | Action::AnalysisForget { .. }
-            | Action::ApplicationConnect { .. }
-            | Action::ApplicationDisconnect { .. }
-            | Action::ApplicationDiscover { .. }
-            | Action::ObjectSet(_)
-            | Action::ObjectPreload(_)
-            | Action::AdviceApply { .. }
-            // It changes nothing, and takes seconds.
-            | Action::Advise(_)
+            | Action::Insight(
+                InsightAction::AnalysisStart(_)
+                    | InsightAction::AnalysisStop { .. }
+                    | InsightAction::AnalysisForget { .. }
+                    | InsightAction::ApplicationConnect { .. }
+                    | InsightAction::ApplicationDisconnect { .. }
+                    | InsightAction::ApplicationDiscover { .. }
+                    | InsightAction::ObjectSet(_)
+                    | InsightAction::ObjectPreload(_)
+                    | InsightAction::AdviceApply { .. }
+                    // It changes nothing, and takes seconds.
+                    | InsightAction::Advise(_)
+            )
     )
 }
 
@@ -217,7 +220,9 @@ fn where_to_look(action: &Action) -> String {
         Action::PoolImport(_) | Action::PoolLook(_) => "check with `hearth pool list`".into(),
         Action::PoolTakeBack { name } => format!("check with `hearth pool show {name}`"),
         Action::DiskCreate(_) | Action::DiskSet { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
-        Action::ApplicationConnect { id, .. } | Action::ApplicationDisconnect { id, .. } => format!("check with `hearth app show {id}`"),
+        Action::Insight(InsightAction::ApplicationConnect { id, .. } | InsightAction::ApplicationDisconnect { id, .. }) => {
+            format!("check with `hearth app show {id}`")
+        }
         Action::PoolDestroy { .. } => "check with `hearth pool list`".into(),
         _ => "check with `hearth volume list`".into(),
     }

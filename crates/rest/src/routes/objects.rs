@@ -6,7 +6,7 @@ use crate::callers::Caller;
 use api::error::ControlError;
 use api::names::{self, Named};
 use api::{
-    Action, AppConnect, AppDisconnect, Connected, Done, JobView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone,
+    AppConnect, AppDisconnect, Connected, Done, InsightAction, JobView, ObjectPreload, ObjectQuery, ObjectSet, ObjectView, PolicyDone,
     PreloadView, Role, VolumeApplications,
 };
 use axum::extract::State;
@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 )]
 pub async fn application_list(State(app): Shared, caller: Caller, Asked(of): Asked<OfVolume>) -> Answered {
     check_volume(of.volume.as_ref())?;
-    run(&app, Action::ApplicationList { volume: of.volume, logins: caller.role >= Role::Operate }).await
+    run(&app, InsightAction::ApplicationList { volume: of.volume, logins: caller.role >= Role::Operate }).await
 }
 
 /// Asks the server of an application for its names and sessions, with a login in a file that only root can read.
@@ -31,7 +31,7 @@ pub async fn application_list(State(app): Shared, caller: Caller, Asked(of): Ask
 )]
 pub async fn application_connect(State(app): Shared, Number(id): Number, Json(connect): Json<AppConnect>) -> Answered {
     check_volume(connect.volume.as_ref())?;
-    run(&app, Action::ApplicationConnect { id: application(id)?, connect }).await
+    run(&app, InsightAction::ApplicationConnect { id: application(id)?, connect }).await
 }
 
 /// Asks it no more.
@@ -42,7 +42,7 @@ pub async fn application_connect(State(app): Shared, Number(id): Number, Json(co
 )]
 pub async fn application_disconnect(State(app): Shared, Number(id): Number, Json(of): Json<AppDisconnect>) -> Answered {
     check_volume(of.volume.as_ref())?;
-    run(&app, Action::ApplicationDisconnect { id: application(id)?, volume: of.volume }).await
+    run(&app, InsightAction::ApplicationDisconnect { id: application(id)?, volume: of.volume }).await
 }
 
 fn application(id: u64) -> crate::problem::Outcome<u32> {
@@ -55,7 +55,7 @@ fn application(id: u64) -> crate::problem::Outcome<u32> {
     responses((status = 200, description = "The job.", body = JobView))
 )]
 pub async fn volume_discover(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
-    run(&app, Action::ApplicationDiscover { volume: name }).await
+    run(&app, InsightAction::ApplicationDiscover { volume: name }).await
 }
 
 /// Tables, indexes, logs: those that are read most first.
@@ -66,7 +66,7 @@ pub async fn volume_discover(State(app): Shared, Name(name): Name, _: Nothing) -
 pub async fn object_list(State(app): Shared, Asked(of): Asked<Objects>) -> Answered {
     check_volume(of.volume.as_ref())?;
     let Objects { volume, application, kind, object, sort, limit } = of;
-    run(&app, Action::ObjectList(ObjectQuery { volume, application, kind, object, sort, limit })).await
+    run(&app, InsightAction::ObjectList(ObjectQuery { volume, application, kind, object, sort, limit })).await
 }
 
 /// How objects are treated: whether they enter the cache, what becomes of writes, what scans may do.
@@ -77,7 +77,7 @@ pub async fn object_list(State(app): Shared, Asked(of): Asked<Objects>) -> Answe
 )]
 pub async fn object_set(State(app): Shared, Json(set): Json<ObjectSet>) -> Answered {
     check_volume(set.volume.as_ref())?;
-    run(&app, Action::ObjectSet(set)).await
+    run(&app, InsightAction::ObjectSet(set)).await
 }
 
 /// Reads objects into the cache, in the order of the disk: those parts first that are read again most, where there is a budget.
@@ -88,7 +88,7 @@ pub async fn object_set(State(app): Shared, Json(set): Json<ObjectSet>) -> Answe
 )]
 pub async fn object_preload(State(app): Shared, Json(asked): Json<ObjectPreload>) -> Answered {
     check_volume(asked.volume.as_ref())?;
-    run(&app, Action::ObjectPreload(asked)).await
+    run(&app, InsightAction::ObjectPreload(asked)).await
 }
 
 fn check_volume(volume: Option<&String>) -> crate::problem::Outcome<()> {
