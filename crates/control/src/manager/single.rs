@@ -127,14 +127,7 @@ impl Manager {
             return Ok("it is already stopped".into());
         }
         if !self.volume_attached(name) {
-            self.change(|state| {
-                if let Some(volume) = state.volume_mut(name) {
-                    volume.stopped = true;
-                }
-            })?;
-            self.show_stopped(&record);
-            self.events().note(Severity::Info, name, "the volume was not running and is now stopped: it no longer starts by itself");
-            return Ok("it was not running, and no longer starts by itself".into());
+            return self.keep_stopped(&record);
         }
         let or_give_up = |error| or(error, &format!("give it up with `hearth volume stop {name} --give-up`: what waits for it fails then"));
         let gives_up = self.give_up_if_silent(&record, give_up).map_err(or_give_up)?;
@@ -178,8 +171,8 @@ impl Manager {
                 }
             });
         }
-        let backing = &record.backing;
         if let Some(unflushed) = unflushed {
+            let backing = &record.backing;
             self.events().note(Severity::Error, name, format!("{backing} may lack what was written last: {unflushed}"));
             let kept = match dirty_bytes {
                 Some(0) => String::new(),
@@ -188,12 +181,19 @@ impl Manager {
             };
             return Ok(format!("stopped, but {backing} may lack what was written last: {unflushed}{kept}"));
         }
-        Ok(match dirty_bytes {
-            Some(0) if !keeps_cache => format!("{} is complete and free", record.backing),
-            Some(0) => format!("{} is complete and free; its cache is kept", record.backing),
-            Some(bytes) => format!("{} is free but not complete: {} of dirty data stay on the SSD", record.backing, human::bytes(bytes)),
-            None => format!("{} is free but may not be complete: dirty data stays on the SSD", record.backing),
-        })
+        Ok(complete_or_not(&record.backing, dirty_bytes, keeps_cache))
+    }
+
+    /// Marks a volume that does not run as stopped.
+    fn keep_stopped(&self, record: &VolumeRecord) -> Result<String, ControlError> {
+        self.change(|state| {
+            if let Some(volume) = state.volume_mut(&record.name) {
+                volume.stopped = true;
+            }
+        })?;
+        self.show_stopped(record);
+        self.events().note(Severity::Info, &record.name, "the volume was not running and is now stopped: it no longer starts by itself");
+        Ok("it was not running, and no longer starts by itself".into())
     }
 
     /// Drops what is cached clean of a running volume. Tells how much.
@@ -212,6 +212,16 @@ impl Manager {
         let clean = human::bytes(before.cached_bytes.saturating_sub(dirty));
         let kept = if dirty > 0 { format!("; {} of dirty data is kept", human::bytes(dirty)) } else { String::new() };
         Ok(format!("{clean} of clean cache on the SSD and the cache in RAM were dropped{kept}"))
+    }
+}
+
+/// What its stop leaves on the backing device, for people. `dirty_bytes`: what of the volume stays on the SSD, if known.
+fn complete_or_not(backing: &str, dirty_bytes: Option<u64>, keeps_cache: bool) -> String {
+    match dirty_bytes {
+        Some(0) if !keeps_cache => format!("{backing} is complete and free"),
+        Some(0) => format!("{backing} is complete and free; its cache is kept"),
+        Some(bytes) => format!("{backing} is free but not complete: {} of dirty data stay on the SSD", human::bytes(bytes)),
+        None => format!("{backing} is free but may not be complete: dirty data stays on the SSD"),
     }
 }
 

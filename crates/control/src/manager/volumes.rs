@@ -201,13 +201,7 @@ impl Manager {
                 exported += "; ";
             }
         }
-        let record = self.change(|state| {
-            let volume = state.volume_mut(name)?;
-            volume.options = options.clone();
-            // Served without its cache, it cannot become dirty; the next start marks it.
-            volume.may_have_dirty |= options.mode == Mode::WriteBack && !volume.cache_stale;
-            Some(volume.clone())
-        })?;
+        let record = self.save_options(name, &options)?;
         let record = record.ok_or(ControlError::Unknown { named: "volume", name: name.into() })?;
         let mut accepted = exported;
         if set.accept_backing {
@@ -237,13 +231,8 @@ impl Manager {
         let pending = match self.write_records(&record.pool).and_then(|()| self.data().set_options(&record)) {
             Ok(pending) => pending,
             Err(error) => {
-                self.change(|state| {
-                    if let Some(volume) = state.volume_mut(name) {
-                        // `may_have_dirty` stays: a mark too many costs nothing.
-                        volume.options = before.options.clone();
-                        volume.may_have_dirty |= volume.options.mode == Mode::WriteBack && !volume.cache_stale;
-                    }
-                })?;
+                // `may_have_dirty` stays: a mark too many costs nothing.
+                self.save_options(name, &before.options)?;
                 return Err(error);
             }
         };
@@ -254,6 +243,17 @@ impl Manager {
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         let job = self.watch_change(claim, record, counters, pending, leaves_write_back)?;
         Ok(job.map_or(Answer::Done(Done::so(told)), |job| Answer::Job(Box::new(job))))
+    }
+
+    /// Saves a volume's options, and with them that it may have dirty data from now on, if so. `None`: there is no such volume.
+    fn save_options(&self, name: &str, options: &Options) -> Result<Option<VolumeRecord>, ControlError> {
+        self.change(|state| {
+            let volume = state.volume_mut(name)?;
+            volume.options = options.clone();
+            // Served without its cache, it cannot become dirty; the next start marks it.
+            volume.may_have_dirty |= options.mode == Mode::WriteBack && !volume.cache_stale;
+            Some(volume.clone())
+        })
     }
 
     /// An event, if anything is different. Says whether it is.
