@@ -337,6 +337,14 @@ pub enum ControlError {
     /// The data path refused or failed.
     #[error("{0}")]
     DataPath(String, String),
+    /// What lies below has failed: a device, the kernel, the engine.
+    #[error("{source}")]
+    Below {
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// What to do.
+        remedy: String,
+    },
     /// A job cannot be resumed: what is wrong, what to do.
     #[error("{0}")]
     Job(String, String),
@@ -386,7 +394,7 @@ impl ControlError {
             | ControlError::Stopped => Kind::Conflict,
             ControlError::Claimed { .. } | ControlError::AtWork { .. } | ControlError::Stopping => Kind::Busy,
             ControlError::Device { kind, .. } => *kind,
-            ControlError::State { .. } | ControlError::DataPath(..) => Kind::Failed,
+            ControlError::State { .. } | ControlError::DataPath(..) | ControlError::Below { .. } => Kind::Failed,
         }
     }
 
@@ -440,6 +448,7 @@ impl ControlError {
             ControlError::Stopping => "try again when it is running".into(),
             ControlError::BadCombination(_, remedy)
             | ControlError::DataPath(_, remedy)
+            | ControlError::Below { remedy, .. }
             | ControlError::Job(_, remedy)
             | ControlError::Analysis(_, remedy)
             | ControlError::BadOption { remedy, .. }
@@ -500,6 +509,15 @@ impl From<ExportError> for ControlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_from_below_is_kept_as_the_source() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = ControlError::Below { source: missing.into(), remedy: "check the SSD".into() };
+        assert_eq!((error.kind(), error.remedy().as_str()), (Kind::Failed, "check the SSD"));
+        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+        assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::NotFound));
+    }
 
     #[test]
     fn a_problem_document_has_the_members_of_the_standard_and_ours() {

@@ -121,21 +121,21 @@ impl Root {
             damaged: false,
             backing_identity: Vec::new(),
         };
-        let full = || failed(&"the pool has no place for another volume", "add it to another pool");
+        let full = || failed("the pool has no place for another volume", "add it to another pool");
         let place = self.root.place_of(volume.id).or_else(|| self.root.free_place()).ok_or_else(full)?;
         self.root.enter(&mut *self.medium, entry, place).map_err(|error| match error {
             EnterError::OtherOfThatName(id) => {
                 let problem = format!("its log knows another volume \"{}\", with the number {id}", volume.name);
-                failed(&problem, "see which state is the newest, put that back, and start the daemon again")
+                failed(problem, "see which state is the newest, put that back, and start the daemon again")
             }
-            EnterError::Open(error) => failed(&error, "check the SSD"),
+            EnterError::Open(error) => failed(error, "check the SSD"),
         })?;
         Ok(place)
     }
 
     /// See [`root::Root::retire`].
     pub fn retire(&mut self, id: u32) -> Result<(), ControlError> {
-        self.root.retire(&mut *self.medium, id).map_err(|e| failed(&e, "check the SSD"))
+        self.root.retire(&mut *self.medium, id).map_err(|e| failed(e, "check the SSD"))
     }
 
     /// See [`root::Root::leave_place`].
@@ -147,9 +147,9 @@ impl Root {
     pub fn checkpoint(&mut self, shards: &[Shard]) -> Result<(), ControlError> {
         self.root.checkpoint(&mut *self.medium, shards).map_err(|error| match error {
             CheckpointError::SsdFailed => {
-                failed(&"the SSD failed while the pool ran", "the next start reads the log instead; check the SSD")
+                failed("the SSD failed while the pool ran", "the next start reads the log instead; check the SSD")
             }
-            CheckpointError::Open(error) => failed(&error, "the next start reads the log instead; check the SSD if it fails again"),
+            CheckpointError::Open(error) => failed(error, "the next start reads the log instead; check the SSD if it fails again"),
         })
     }
 }

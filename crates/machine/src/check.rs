@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) fn at_rest(record: &PoolRecord, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Inspected, ControlError> {
     let device = devices::open(&record.ssd, Access::ReadOnly)?;
     let size_bytes = device.geometry().size_bytes;
-    let blocking = device.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
+    let blocking = device.blocking().map_err(|e| failed(e, "raise the limit on open files"))?;
     let stopped = std::cell::Cell::new(false);
     let mut medium = Stoppable { medium: SsdMedium(blocking), stopped: &stopped };
     let inspection = inspect(&mut medium, &mut |done, total| {
@@ -74,7 +74,7 @@ impl Checks for Machine {
         let command = Command::Check { token: 0, segment: part };
         self.runtime.run_command(&pool.handle, "check", command, PATIENCE, stop).map_err(|error| match error {
             RuntimeError::Cancelled { .. } => ControlError::Stopped,
-            other => failed(&other, "see the events and the log, then resume the check"),
+            other => failed(other, "see the events and the log, then resume the check"),
         })?;
         let gathered: Arc<Mutex<(u32, Scrubbed)>> = Arc::default();
         let adding = gathered.clone();
@@ -86,7 +86,7 @@ impl Checks for Machine {
             all.1.dirty_bad += found.dirty_bad;
             all.1.dirty_bad_at.extend(&found.dirty_bad_at);
         });
-        looked.map_err(|e| failed(&e, "see the log, then resume the check"))?;
+        looked.map_err(|e| failed(e, "see the log, then resume the check"))?;
         let (parts, found) = std::mem::take(&mut *locked(&gathered));
         let names: BTreeMap<_, _> = locked(&self.names_by_place).clone();
         let name = |place: u16| names.get(&(record.name.clone(), place)).cloned().unwrap_or_else(|| "a volume that is not served".into());

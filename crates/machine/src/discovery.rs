@@ -25,7 +25,7 @@ pub(super) struct Looks(Arc<Mutex<BTreeMap<PathBuf, (Instant, u32)>>>);
 impl Looks {
     /// All block devices.
     pub(super) fn all(&self) -> Result<Vec<FoundDevice>, ControlError> {
-        let list = discover::list(&SystemView::default()).map_err(|e| cannot_tell(&e))?;
+        let list = discover::list(&SystemView::default()).map_err(cannot_tell)?;
         let looks = list.into_iter().map(|found| (found.path.clone(), move || described(&found))).collect();
         Ok(self.side_by_side(looks))
     }
@@ -36,7 +36,7 @@ impl Looks {
         let path = std::fs::canonicalize(parsed.path()).unwrap_or_else(|_| parsed.path().to_path_buf());
         match parsed.kind() {
             Ok(DeviceKind::BlockDevice) => {
-                let list = discover::list(&SystemView::default()).map_err(|e| cannot_tell(&e))?;
+                let list = discover::list(&SystemView::default()).map_err(cannot_tell)?;
                 let odd = "hearth cannot use it as a disk: see `hearth devices`";
                 let Some(found) = list.into_iter().find(|found| found.path == path) else { return Ok(unusable(&parsed, odd)) };
                 Ok(self.look(path, move || described(&found)))
@@ -114,8 +114,8 @@ pub(super) fn canonical(spec: &str) -> String {
     std::fs::canonicalize(parsed.path()).unwrap_or_else(|_| parsed.path().to_path_buf()).display().to_string()
 }
 
-fn cannot_tell(error: &dyn std::fmt::Display) -> ControlError {
-    ControlError::DataPath(error.to_string(), "run the daemon where /proc and /sys are mounted".into())
+fn cannot_tell(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ControlError {
+    ControlError::Below { source: error.into(), remedy: "run the daemon where /proc and /sys are mounted".into() }
 }
 
 fn silent(path: &Path, problem: &str) -> FoundDevice {

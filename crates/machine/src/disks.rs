@@ -21,7 +21,7 @@ impl Machine {
             return live.with_medium(work);
         }
         let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, ""))?);
         // Another disk may have the name that the SSD had: nothing is written to that.
         let carried = engine::superblock::load(&mut medium).map(|state| state.superblock.uuid);
         let former = match pool.phase {
@@ -29,7 +29,7 @@ impl Machine {
             _ => None,
         };
         if !carried.is_ok_and(|uuid| uuid == pool.uuid.into_bytes() || former.is_some_and(|former| former.into_bytes() == uuid)) {
-            return Err(failed(&format!("{} does not carry the pool \"{}\"", pool.ssd, pool.name), "reconnect its SSD"));
+            return Err(failed(format!("{} does not carry the pool \"{}\"", pool.ssd, pool.name), "reconnect its SSD"));
         }
         work(&mut medium)
     }
@@ -75,9 +75,9 @@ fn table_of(pool: &PoolRecord, all: &[DiskRecord]) -> Option<DiskTable> {
 
 /// Whether the log of a pool may be made where its record says: never over a disk.
 pub(super) fn check_log(medium: &mut dyn Medium, log_bytes: u64) -> Result<(), ControlError> {
-    match disks::may_format(medium, log_bytes).map_err(|e| failed(&e, "check the SSD"))? {
+    match disks::may_format(medium, log_bytes).map_err(|e| failed(e, "check the SSD"))? {
         true => Ok(()),
-        false => Err(failed(&"a disk lies where the cache would be", "remove the disk first, or give the cache less of the SSD")),
+        false => Err(failed("a disk lies where the cache would be", "remove the disk first, or give the cache less of the SSD")),
     }
 }
 
@@ -91,7 +91,7 @@ impl LivePool {
 impl Disks for Machine {
     /// See [`datapath::Disks::check_disks`].
     fn check_disks(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<(), ControlError> {
-        let table = self.with_ssd(pool, |medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
+        let table = self.with_ssd(pool, |medium| disks::load(medium).map_err(|e| failed(e, "check the SSD")))?;
         let is_known = |place: &&DiskPlace| {
             let pieces = |disk: &DiskRecord| place.pieces.iter().map(|piece| (piece.offset_bytes, piece.size_bytes)).eq(spans_of(disk));
             all.iter().any(|disk| disk.uuid.into_bytes() == place.uuid && pieces(disk))
@@ -101,7 +101,7 @@ impl Disks for Machine {
             "the SSD {} lists the disk \"{}\", which hearth does not know as it is there: hearth's state is older than the SSD",
             pool.ssd, strange.name
         );
-        Err(failed(&problem, "restore the newest state.json and start the daemon again; disks that are known are served meanwhile"))
+        Err(failed(problem, "restore the newest state.json and start the daemon again; disks that are known are served meanwhile"))
     }
 
     /// Puts the places of all disks on the SSD, durably.
@@ -109,7 +109,7 @@ impl Disks for Machine {
         let erased = locked(&self.erased).remove(&pool.uuid).unwrap_or_default();
         self.with_ssd(pool, |medium| match table_of(pool, all) {
             Some(mut table) => {
-                let stored = disks::load(medium).map_err(|e| failed(&e, "check the SSD"))?.map_or(Vec::new(), |table| table.disks);
+                let stored = disks::load(medium).map_err(|e| failed(e, "check the SSD"))?.map_or(Vec::new(), |table| table.disks);
                 // A disk that this SSD does not have is not made by a line in its table: what lies there is somebody else's.
                 table.disks.retain(|disk| {
                     let has = stored.iter().filter(|stored| stored.uuid == disk.uuid).flat_map(|stored| &stored.pieces);
@@ -117,9 +117,9 @@ impl Disks for Machine {
                     let own: Vec<(u64, u64)> = has.chain(erased.iter().copied()).collect();
                     disk.pieces.iter().all(|piece| is_covered(piece.offset_bytes, piece.offset_bytes + piece.size_bytes, &own))
                 });
-                disks::store(medium, &mut table).map_err(|e| failed(&e, "check the SSD"))
+                disks::store(medium, &mut table).map_err(|e| failed(e, "check the SSD"))
             }
-            None => disks::wipe(medium).map_err(|e| failed(&e, "check the SSD")),
+            None => disks::wipe(medium).map_err(|e| failed(e, "check the SSD")),
         })
     }
 
@@ -127,7 +127,7 @@ impl Disks for Machine {
     fn mend_disks(&self, pool: &PoolRecord, all: &[DiskRecord]) -> Result<Option<String>, ControlError> {
         let Some(mut known) = table_of(pool, all) else { return Ok(None) };
         let mended =
-            self.pool(&pool.name)?.with_medium(|medium| disks::mend(medium, &mut known).map_err(|e| failed(&e, "check the SSD")))?;
+            self.pool(&pool.name)?.with_medium(|medium| disks::mend(medium, &mut known).map_err(|e| failed(e, "check the SSD")))?;
         Ok(match mended {
             Mended::Nothing => None,
             Mended::OneCopy => {
@@ -143,10 +143,10 @@ impl Disks for Machine {
     fn erase_disk(&self, pool: &PoolRecord, from_bytes: u64, length_bytes: u64) -> Result<(), ControlError> {
         let live = self.pool(&pool.name)?;
         if from_bytes < live.log_end_bytes() {
-            return Err(failed(&"the cache of the pool lies there", "report this: no disk may be given that room"));
+            return Err(failed("the cache of the pool lies there", "report this: no disk may be given that room"));
         }
-        let blocking = live.opened().blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
-        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(&e, "check the SSD"))?;
+        let blocking = live.opened().blocking().map_err(|e| failed(e, "raise the limit on open files"))?;
+        blocking.write_zeroes(from_bytes, length_bytes).and_then(|()| blocking.flush()).map_err(|e| failed(e, "check the SSD"))?;
         locked(&self.erased).entry(pool.uuid).or_default().push((from_bytes, from_bytes + length_bytes));
         Ok(())
     }
@@ -155,29 +155,29 @@ impl Disks for Machine {
     fn attach_disk(&self, disk: &DiskRecord) -> Result<u32, ControlError> {
         let pool = self.pool(&disk.pool)?;
         let log_end_bytes = pool.log_end_bytes();
-        let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(&e, "check the SSD")))?;
+        let table = pool.with_medium(|medium| disks::load(medium).map_err(|e| failed(e, "check the SSD")))?;
         let place = table.and_then(|table| table.disks.into_iter().find(|place| place.uuid == disk.uuid.into_bytes()));
         if !place.is_some_and(|place| has_all(&place, disk)) || log_end_bytes > disk.first_byte() {
             let remedy = "restore the SSD, or remove the disk with `hearth disk remove`";
-            return Err(failed(&format!("the SSD {} does not have this disk where it was", pool.ssd_name()), remedy));
+            return Err(failed(format!("the SSD {} does not have this disk where it was", pool.ssd_name()), remedy));
         }
-        let opened = pool.opened().another_handle().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let opened = pool.opened().another_handle().map_err(|e| failed(e, "raise the limit on open files"))?;
         let mut geometry = opened.geometry();
         if disk.pieces.iter().any(|piece| piece.end_bytes > geometry.size_bytes) {
-            return Err(failed(&format!("the SSD {} is smaller than it was", pool.ssd_name()), "restore the SSD, or remove the disk"));
+            return Err(failed(format!("the SSD {} is smaller than it was", pool.ssd_name()), "restore the SSD, or remove the disk"));
         }
         geometry.size_bytes -= geometry.size_bytes % types::BLOCK_BYTES;
-        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let file = opened.file().try_clone().map_err(|e| failed(e, "raise the limit on open files"))?;
         let name = format!("{} (disk {})", pool.ssd_name(), disk.name);
         let options = DeviceOptions { name, file, geometry, model: None };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let device = self.runtime.open_device(options).map_err(|e| failed(e, "raise the limit on open files"))?;
         self.note_use(&device, DeviceUse::Backing { volume: disk.name.clone(), pool: disk.pool.clone() }, None);
         let options = BareVolumeOptions { name: disk.name.clone(), read_only: false };
         let reference = match self.runtime.add_parts_of_device(&device, parts_of(disk), options) {
             Ok(reference) => reference,
             Err(error) => {
                 self.close_backing(Backing { device, opened });
-                return Err(failed(&error, ""));
+                return Err(failed(error, ""));
             }
         };
         let owner = export::Owner(u128::from_be_bytes(disk.uuid.into_bytes()));

@@ -276,10 +276,10 @@ impl Counters for Machine {
     fn dirty_bytes(&self, name: &str) -> Result<u64, ControlError> {
         let cached = self.volume(name)?.cached.as_ref().map(|(pool, place)| (pool.handle.clone(), *place));
         let Some((pool, place)) = cached else { return Ok(0) };
-        let dirty_bytes = self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(&e, "see the log"))?;
+        let dirty_bytes = self.runtime.engine_stats(&pool, place).map(|stats| stats.dirty_bytes).map_err(|e| failed(e, "see the log"))?;
         // Afterwards, so that none of the shards that were asked was gone already.
         if pool.is_abandoned() {
-            return Err(failed(&"the pool was stopped because its SSD does not answer", "check the SSD"));
+            return Err(failed("the pool was stopped because its SSD does not answer", "check the SSD"));
         }
         Ok(dirty_bytes)
     }

@@ -25,10 +25,10 @@ impl Growth for Machine {
     fn grow(&self, record: &VolumeRecord) -> Result<Vec<String>, ControlError> {
         let live = self.volume(&record.name)?;
         let device = locked(&live.backing).as_ref().map(|backing| backing.device.clone());
-        let device = device.ok_or_else(|| failed(&"the volume is going", ""))?;
+        let device = device.ok_or_else(|| failed("the volume is going", ""))?;
         let size_bytes = record.size_bytes;
         if self.backing_bytes(&record.name).is_none_or(|bytes| bytes < size_bytes) {
-            return Err(failed(&format!("{} does not have {size_bytes} bytes", record.backing), "check the backing device"));
+            return Err(failed(format!("{} does not have {size_bytes} bytes", record.backing), "check the backing device"));
         }
         // An earlier life may have served a size that the superblock has not.
         if let Some((pool, _)) = &live.cached {
@@ -39,7 +39,7 @@ impl Growth for Machine {
                 Some((pool, _)) => self.runtime.grow_volume(&pool.handle, &live.reference, &device, size_bytes),
                 None => self.runtime.grow_bare_volume(&live.reference, &device, size_bytes),
             };
-            grown.map_err(|e| failed(&e, "see the log, then try again"))?;
+            grown.map_err(|e| failed(e, "see the log, then try again"))?;
         }
         Ok(self.capacity_changed(&live))
     }

@@ -106,7 +106,7 @@ pub fn clear_left_exports(state_directory: &Path, export_directory: &Path) -> Re
 /// # Errors
 /// If it cannot be found out what was left.
 pub fn end_kept_exports(keeper: &Keeper, export_directory: &Path) -> Result<EndedExports, ControlError> {
-    let kept = keeper.take().map_err(|e| failed(&format!("who holds the exports does not answer ({e})"), "end that process by its id"))?;
+    let kept = keeper.take().map_err(|e| failed(format!("who holds the exports does not answer ({e})"), "end that process by its id"))?;
     let mut ended = EndedExports::default();
     for (name, set) in kept {
         if kind_of(&name) == ublk::KIND {

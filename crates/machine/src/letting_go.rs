@@ -45,7 +45,7 @@ impl Machine {
         ) {
             Ok(()) => Ok(()),
             Err(RuntimeError::Command { source, .. }) => Err(source),
-            Err(error) => return Err(failed(&error, "check the backing device, then try again")),
+            Err(error) => return Err(failed(error, "check the backing device, then try again")),
         };
         let samples = self.samples_of(pool, place);
         locked(&pool.samples).insert(id, samples);
@@ -92,7 +92,7 @@ impl Machine {
             return Err(cannot_flush(path, "it does not answer, and was given up"));
         }
         self.wait_for_answer(&backing.device)?;
-        let opened = backing.opened.another_handle().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let opened = backing.opened.another_handle().map_err(|e| failed(e, "raise the limit on open files"))?;
         let flushed = self.patiently(path, move || Ok(opened.file().sync_data()))?;
         flushed.map_err(|error| cannot_flush(path, &error.to_string()))
     }
@@ -102,7 +102,7 @@ impl Machine {
         let live = self.volume(&record.name)?;
         let backing = locked(&live.backing);
         let opened = backing.as_ref().map(|backing| backing.opened.another_handle());
-        opened.ok_or_else(|| failed(&"the volume is going", ""))?.map_err(|e| failed(&e, "raise the limit on open files"))
+        opened.ok_or_else(|| failed("the volume is going", ""))?.map_err(|e| failed(e, "raise the limit on open files"))
     }
 }
 
@@ -127,11 +127,11 @@ impl Backings for Machine {
         let mut told = None;
         self.runtime
             .remove_volume(&live.reference, self.patience(PATIENCE))
-            .map_err(|e| failed(&e, "check the backing device, then try again"))?;
+            .map_err(|e| failed(e, "check the backing device, then try again"))?;
         if let Some((pool, place)) = &live.cached {
             // Whatever its device did wrong, the volume is let go all the same.
             told = self.let_go(pool, *place, record.id)?.err().map(|failure| failure.to_string());
-            self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(&e, ""))?;
+            self.runtime.clear_backing(&pool.handle, *place).map_err(|e| failed(e, ""))?;
         }
         self.exporters.detached(&super::exports::volume_of(record));
         locked(&self.volumes).remove(&record.name);
@@ -141,18 +141,18 @@ impl Backings for Machine {
     /// The backing device is exchanged for itself: it was away, and is there again at `record.backing`. The volume's clients stay.
     fn reattach(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
-        let (pool, place) = live.cached.clone().ok_or_else(|| failed(&"the volume is running without its cache", ""))?;
+        let (pool, place) = live.cached.clone().ok_or_else(|| failed("the volume is running without its cache", ""))?;
         let afresh = "unflushed writes may be lost: the volume is restarted";
-        self.let_go(&pool, place, record.id)?.map_err(|told| failed(&told, afresh))?;
+        self.let_go(&pool, place, record.id)?.map_err(|told| failed(told, afresh))?;
         let sample = self.sample(record)?;
         if sample.different > 0 {
-            return Err(failed(&"the content of the backing device has changed", afresh));
+            return Err(failed("the content of the backing device has changed", afresh));
         }
         let new = self.open_backing(record)?;
         let options = VolumeOptions::from(&record.options);
         if let Err(error) = self.runtime.swap_backing(&pool.handle, &live.reference, VolumeId(record.id), &new.device, options) {
             self.close_backing(new);
-            return Err(failed(&error, "reconnect the right device"));
+            return Err(failed(error, "reconnect the right device"));
         }
         if let Some(old) = locked(&live.backing).replace(new) {
             self.close_backing(old);
@@ -172,7 +172,7 @@ impl Backings for Machine {
         let opened = self.handle_of(record)?;
         // A thread that reads or flushes a device that hangs would hold up the end of the process.
         self.wait_for_backing(&*self.volume(&record.name)?)?;
-        let content = identity::look(&opened).map_err(|e| failed(&e, "check the backing device"))?;
+        let content = identity::look(&opened).map_err(|e| failed(e, "check the backing device"))?;
         let mut stamps = device_facts::facts(&content.stamps);
         let file_system = content.file_system.map(|fs| format!("{} {}", fs.kind, fs.uuid));
         stamps.extend(file_system.map(|value| Fact { name: "file system".into(), value }));
@@ -185,7 +185,7 @@ impl Backings for Machine {
     /// for them too. Otherwise a client's flush could succeed after data was lost.
     fn flush_backing(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
-        let Some((pool, place)) = &live.cached else { return Err(failed(&"the volume is running without its cache", "")) };
+        let Some((pool, place)) = &live.cached else { return Err(failed("the volume is running without its cache", "")) };
         let opened = self.handle_of(record)?;
         self.wait_for_backing(&live)?;
         let Err(error) = opened.file().sync_all() else { return Ok(()) };
@@ -194,6 +194,6 @@ impl Backings for Machine {
         {
             tracing::error!(volume = record.name, "the shards cannot be informed that the backing device failed: {untold}");
         }
-        Err(failed(&error, "check the backing device"))
+        Err(failed(error, "check the backing device"))
     }
 }

@@ -141,7 +141,7 @@ impl Machine {
         if let Some(reactors) = options.reactors {
             runtime.reactors = u16::try_from(reactors.clamp(1, 256)).unwrap_or(1);
         }
-        let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(&e, ""))?);
+        let runtime = Arc::new(Runtime::start(runtime).map_err(|e| failed(e, ""))?);
         let standing = runtime.standing();
         tracing::info!("reactors: {}, scheduled {}; processors {}", runtime.reactors(), standing.precedence, standing.cpu_latency);
         let targets = shares::targets_of(&options.export_directory);
@@ -189,7 +189,7 @@ impl Machine {
     /// # Errors
     /// If it does not end even then.
     pub fn end_client(&self, client: &EndpointGroup, patience: Duration) -> Result<(), ControlError> {
-        self.runtime.stop_endpoints(client, patience).map_err(|e| failed(&e, "see the log"))
+        self.runtime.stop_endpoints(client, patience).map_err(|e| failed(e, "see the log"))
     }
 
     fn pool(&self, name: &str) -> Result<Arc<pools::LivePool>, ControlError> {
@@ -207,6 +207,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// An error from below, with what to do.
-fn failed(error: &dyn std::fmt::Display, remedy: &str) -> ControlError {
-    ControlError::DataPath(error.to_string(), remedy.into())
+fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, remedy: &str) -> ControlError {
+    ControlError::Below { source: error.into(), remedy: remedy.into() }
 }

@@ -23,7 +23,7 @@ impl Machine {
     /// See [`datapath::Facts::look_into_ssd`].
     pub(super) fn content_of_ssd(&self, path: &str) -> Result<SsdContent, ControlError> {
         let ssd = devices::open(path, Access::ReadOnly)?;
-        let medium = || ssd.blocking().map(SsdMedium).map_err(|e| failed(&e, "raise the limit on open files"));
+        let medium = || ssd.blocking().map(SsdMedium).map_err(|e| failed(e, "raise the limit on open files"));
         let open = || medium().map(|medium| Box::new(medium) as Box<dyn Medium + Send>);
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
         look_into(path, &open, threads)
@@ -83,7 +83,7 @@ fn count(pool: &PoolState, open: super::assembly::OpenMedium, threads: usize) ->
             if shard >= pool.superblock.layout.shards {
                 return Ok(());
             }
-            let blocks = inspect::count_blocks(&mut *medium, pool, ShardIndex(shard)).map_err(|e| failed(&e, "check the SSD"))?;
+            let blocks = inspect::count_blocks(&mut *medium, pool, ShardIndex(shard)).map_err(|e| failed(e, "check the SSD"))?;
             let mut counts = super::locked(&counts);
             for VolumeInspection { id, clean_blocks, dirty_blocks } in blocks {
                 let (clean, dirty) = counts.entry(id.0).or_default();

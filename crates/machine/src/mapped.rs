@@ -50,7 +50,7 @@ pub(super) fn mapper_error(error: MapperError) -> ControlError {
         MapperError::Unknown { .. } => "see `dmsetup ls`",
         MapperError::Refused { .. } | MapperError::Table { .. } => "see the kernel's log",
     };
-    failed(&error, remedy)
+    failed(error, remedy)
 }
 
 pub(super) fn conflict(path: &str, problem: impl Into<String>, remedy: impl Into<String>) -> ControlError {
@@ -347,7 +347,7 @@ impl MappedDevices for KernelMapper {
         check_table(path, &status.uuid, &table, &self.export_directory)?;
         check_not_shared(path, &mapper, &status, &table)?;
         let view = SystemView::default();
-        let users = busy::usages(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
+        let users = busy::usages(Path::new(path), &view).map_err(|error| failed(error, ""))?;
         if users.iter().any(|user| matches!(user, Usage::Swap { .. })) {
             return Err(conflict(path, "it is used as swap space", NO_SWAP));
         }
@@ -356,7 +356,7 @@ impl MappedDevices for KernelMapper {
             return Err(conflict(path, format!("the swap area {} lies on it", area.display()), NO_SWAP));
         }
         check_carries_none(path, own, &view)?;
-        let kinds = busy::mounted_kinds(Path::new(path), &view).map_err(|error| failed(&error, ""))?;
+        let kinds = busy::mounted_kinds(Path::new(path), &view).map_err(|error| failed(error, ""))?;
         if let Some(kind) = kinds.iter().find(|kind| CLUSTER_FILE_SYSTEMS.contains(&kind.as_str())) {
             let problem = format!("the file system on it ({kind}) is written by several machines");
             return Err(conflict(path, problem, "a cache on one of them would not see what the others write"));
@@ -394,12 +394,12 @@ impl MappedDevices for KernelMapper {
                 if is_changing(&origin) || self.table_of(&mapper, &Which::Number(origin.number))? != table {
                     self.give(&mapper, &origin, &table, |_| true)?;
                 }
-                link(&origin.name, origin.number).map_err(|error| failed(&error, "see whether /dev/mapper is there"))?;
+                link(&origin.name, origin.number).map_err(|error| failed(error, "see whether /dev/mapper is there"))?;
             }
             None => {
                 let name = origin_name(&volume.name);
                 let made = mapper.create_hidden(&name, &origin_uuid(volume), &table).map_err(mapper_error)?;
-                link(&name, made.number).map_err(|error| failed(&error, "see whether /dev/mapper is there"))?;
+                link(&name, made.number).map_err(|error| failed(error, "see whether /dev/mapper is there"))?;
             }
         }
         Ok(Leads::Past)
@@ -409,7 +409,7 @@ impl MappedDevices for KernelMapper {
         let (mapper, attachment) = (mapper()?, attachment(volume)?);
         let status = mapper.status(&which(attachment)).map_err(mapper_error)?;
         let table = self.table_of(&mapper, &Which::Number(status.number))?;
-        let to = number_of(place).ok_or_else(|| failed(&format!("{place} is no block device"), "see the log"))?;
+        let to = number_of(place).ok_or_else(|| failed(format!("{place} is no block device"), "see the log"))?;
         let sectors = volume.size_bytes / SECTOR_BYTES;
         if table.sectors() != sectors {
             let problem = format!("it has {} sectors, and the volume \"{}\" has {sectors}", table.sectors(), volume.name);
@@ -426,7 +426,7 @@ impl MappedDevices for KernelMapper {
     fn lead_here(&self, volume: &VolumeRecord, table: &str, may_lead_past: bool) -> Result<Swapped, ControlError> {
         let (mapper, attachment) = (mapper()?, attachment(volume)?);
         let status = mapper.status(&which(attachment)).map_err(mapper_error)?;
-        let table: Table = table.parse().map_err(|error| failed(&error, "see the log"))?;
+        let table: Table = table.parse().map_err(|error| failed(error, "see the log"))?;
         let origin = self.table_of(&mapper, &Which::Uuid(origin_uuid(volume)))?;
         // What it leads to must be what it leads to now, by way of the origin.
         self.give(&mapper, &status, &table, |now| may_lead_past && *now == origin || attachment.tables.contains(&now.to_string()))
@@ -462,7 +462,7 @@ impl MappedDevices for KernelMapper {
 
     fn swap_areas(&self, volume: &VolumeRecord) -> Result<Vec<String>, ControlError> {
         let path = Path::new(DIRECTORY).join(&attachment(volume)?.device);
-        let areas = busy::swap_areas_on(&path, &SystemView::default()).map_err(|error| failed(&error, ""))?;
+        let areas = busy::swap_areas_on(&path, &SystemView::default()).map_err(|error| failed(error, ""))?;
         Ok(areas.into_iter().map(|area| area.display().to_string()).collect())
     }
 

@@ -15,7 +15,7 @@ impl Machine {
         let spec = devices::parse(spec)?;
         let mut is_it = |block: &BlockBelow| volume_of(block, &self.site.directory, volumes);
         let found = find_below(spec.path(), &SystemView::default(), &mut is_it);
-        let found = found.map_err(|error| failed(&error, "run the daemon where /proc and /sys are mounted"))?;
+        let found = found.map_err(|error| failed(error, "run the daemon where /proc and /sys are mounted"))?;
         Ok(found.map(|FoundBelow { found, way }| (found, way)))
     }
 }

@@ -101,12 +101,12 @@ impl Machine {
         pages: PagePool,
         shards: Vec<Shard>,
     ) -> Result<(PoolRef, DeviceRef), ControlError> {
-        let file = ssd.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let file = ssd.file().try_clone().map_err(|e| failed(e, "raise the limit on open files"))?;
         let options = DeviceOptions { name: record.ssd.clone(), file, geometry: ssd.geometry(), model: None };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let device = self.runtime.open_device(options).map_err(|e| failed(e, "raise the limit on open files"))?;
         let events = self.events_of(record, life, shards.len());
         let pool = PoolOptions { ssd: device.clone(), shards, pages, events };
-        let handle = self.runtime.add_pool(pool).map_err(|e| failed(&e, ""))?;
+        let handle = self.runtime.add_pool(pool).map_err(|e| failed(e, ""))?;
         self.note_use(&device, DeviceUse::Ssd { pool: record.name.clone() }, Some(&handle));
         Ok((handle, device))
     }
@@ -129,7 +129,7 @@ impl Machine {
     /// Tells the shards of a pool, if it runs, how they treat content from now on.
     pub(super) fn change_content(&self, record: &PoolRecord) -> Result<(), ControlError> {
         let Some(pool) = self.pool(&record.name).ok().filter(|live| live.life.uuid == record.uuid) else { return Ok(()) };
-        self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(&e, "see the log, then try again"))
+        self.runtime.set_content(&pool.handle, record.content).map_err(|e| failed(e, "see the log, then try again"))
     }
 
     /// Tells all shards of a pool, if it runs, what concerns its lost SSD.
@@ -214,15 +214,15 @@ impl Pools for Machine {
         devices::allocate(&ssd, usable_bytes)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
-        let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(&e, "use a larger SSD or --size"))?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(e, "use a larger SSD or --size"))?;
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, ""))?);
         // Before the table of its disks could be erased with the other marks; only a new pool takes an SSD as it is.
         if record.phase != PoolPhase::Creating {
             disks::check_log(&mut medium, layout.ssd_bytes)?;
         }
         // What looks like a mark behind the log is a disk's content, and what is before it is this pool's.
         if record.disk_room.is_none() && !matches!(record.phase, PoolPhase::Reformatting { .. }) {
-            devices::erase_signatures(&medium.0).map_err(|e| failed(&e, "check the SSD"))?;
+            devices::erase_signatures(&medium.0).map_err(|e| failed(e, "check the SSD"))?;
         }
         disks::check_log(&mut medium, layout.ssd_bytes)?;
         let made = match record.phase {
@@ -242,7 +242,7 @@ impl Pools for Machine {
             return Ok(());
         }
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(&e, ""))?);
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, ""))?);
         match superblock::load(&mut medium) {
             Ok(state) if state.superblock.uuid == record.uuid.into_bytes() => {
                 let wiped = engine::disks::wipe(&mut medium).and_then(|()| engine::records::wipe(&mut medium));
@@ -268,7 +268,7 @@ impl Pools for Machine {
             Ok(ssd)
         })?;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> {
-            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?)))
+            Ok(Box::new(SsdMedium(ssd.blocking().map_err(|e| failed(e, "raise the limit on open files"))?)))
         };
         // Recovery waits for the SSD about as long as it computes.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
@@ -281,7 +281,7 @@ impl Pools for Machine {
         let life = Life { uuid: record.uuid, session: started.session };
         let (handle, device) = self.start_shards(record, life, &ssd, pages, shards)?;
         for hold in root.holds() {
-            self.runtime.command(&handle, hold).map_err(|e| failed(&e, ""))?;
+            self.runtime.command(&handle, hold).map_err(|e| failed(e, ""))?;
         }
         let live = LivePool {
             name: record.name.clone(),
@@ -327,7 +327,7 @@ impl Pools for Machine {
         let shards = self.runtime.remove_pool(&pool.handle, self.patience(PATIENCE));
         locked(&pool.lingering).drain(..).for_each(|backing| self.close_backing(backing));
         self.close_device(&pool.ssd);
-        let shards = shards.map_err(|e| failed(&e, "the next start recovers as after a crash"))?;
+        let shards = shards.map_err(|e| failed(e, "the next start recovers as after a crash"))?;
         if !clean {
             return Ok(());
         }
@@ -343,7 +343,7 @@ impl Pools for Machine {
     fn abandon_pool(&self, name: &str) -> Result<(), ControlError> {
         let pool = self.pool(name)?;
         self.note_unflushed(pool.life.uuid, self.acknowledged_groups(&pool));
-        self.runtime.abandon_pool(&pool.handle).map_err(|e| failed(&e, ""))?;
+        self.runtime.abandon_pool(&pool.handle).map_err(|e| failed(e, ""))?;
         let is_of_it = |by: &DeviceUse| match by {
             DeviceUse::Backing { pool, .. } | DeviceUse::Ssd { pool } => pool == name,
         };

@@ -23,7 +23,7 @@ impl Machine {
     /// Asks a device for a block. What it holds does not matter.
     fn ask(&self, device: &DeviceRef) -> Result<(VolumeRef, Receiver<()>), ControlError> {
         let options = BareVolumeOptions { name: "probe".into(), read_only: true };
-        let volume = self.runtime.add_bare_volume(device, options).map_err(|e| failed(&e, ""))?;
+        let volume = self.runtime.add_bare_volume(device, options).map_err(|e| failed(e, ""))?;
         let (answered, answer) = channel();
         self.runtime.add_endpoint(Box::new(Probe { volume: volume.clone(), answered }));
         Ok((volume, answer))
@@ -36,7 +36,7 @@ impl Machine {
         let answers = self.receive(&answer, patience, was_ending).is_ok();
         // It goes when the read ends, if that is not now.
         let gone = self.runtime.remove_volume(&volume, if answers { PATIENCE } else { Duration::ZERO });
-        if answers { gone.map(|()| true).map_err(|e| failed(&e, "")) } else { Ok(false) }
+        if answers { gone.map(|()| true).map_err(|e| failed(e, "")) } else { Ok(false) }
     }
 
     /// Waits for a device in use until it answers. When the daemon ends: until then, since the stop gives it up when it is time.
@@ -113,7 +113,7 @@ impl Machine {
             discard_zeroes: false,
         };
         let options = DeviceOptions { name: spec.into(), file, geometry, model: None };
-        self.runtime.open_device(options).map(Some).map_err(|e| failed(&e, "raise the limit on open files"))
+        self.runtime.open_device(options).map(Some).map_err(|e| failed(e, "raise the limit on open files"))
     }
 
     /// Whether a device does not answer for so long. One that was asked and has not answered yet is not asked again: each look that hangs keeps

@@ -115,6 +115,9 @@ impl Shares for Machine {
     }
 
     fn refresh_share(&self, volume: &VolumeRecord, protocol: Protocol) -> Result<&'static str, ControlError> {
-        self.targets.refresh(protocol, volume.uuid.into_bytes()).map_err(|error| failed(&error, &error.remedy()))
+        self.targets.refresh(protocol, volume.uuid.into_bytes()).map_err(|error| {
+            let remedy = error.remedy();
+            failed(error, &remedy)
+        })
     }
 }

@@ -27,7 +27,7 @@ pub fn write_at_rest(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8])
 /// Writes the copy with the pool's serial.
 pub fn write(medium: &mut dyn Medium, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
     let records = PoolRecords { uuid: pool.uuid.into_bytes(), serial: pool.serial, content: content.to_vec() };
-    records::store(medium, &records).map_err(|e| failed(&e, "check the SSD"))
+    records::store(medium, &records).map_err(|e| failed(e, "check the SSD"))
 }
 
 /// Refuses a state that is older than the SSD and does not know all that matters there. Else gives the serial on the SSD, and what an
@@ -70,7 +70,7 @@ impl Records for Machine {
     /// See [`datapath::Records::write_records_at_rest`].
     fn write_records_at_rest(&self, pool: &PoolRecord, content: &[u8]) -> Result<(), ControlError> {
         let ssd = devices::open(&pool.ssd, Access::ReadWrite)?;
-        let medium = ssd.blocking().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let medium = ssd.blocking().map_err(|e| failed(e, "raise the limit on open files"))?;
         write_at_rest(&mut SsdMedium(medium), pool, content)
     }
 }

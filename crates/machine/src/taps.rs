@@ -131,7 +131,7 @@ impl Taps for Machine {
     fn take_tapped(&self) -> Result<Tapped, ControlError> {
         // Only the first call counts.
         self.runtime.set_recognise(std::sync::Arc::new(recognise));
-        self.runtime.take_tapped(PATIENCE).map_err(|error| failed(&error, "try again"))
+        self.runtime.take_tapped(PATIENCE).map_err(|error| failed(error, "try again"))
     }
 
     /// Reads as clients do, and leaves the cache as it is.
@@ -142,7 +142,7 @@ impl Taps for Machine {
         let start = offset_bytes / block_bytes * block_bytes;
         let end = end_bytes.next_multiple_of(block_bytes).min(volume.size_bytes());
         if end_bytes > end || bytes.is_empty() {
-            return Err(failed(&"it ends before", "try again"));
+            return Err(failed("it ends before", "try again"));
         }
         let (done, ended) = channel();
         let sectors = ((end - start) / SECTOR_BYTES) as u32;
@@ -151,11 +151,11 @@ impl Taps for Machine {
         let reply = match ended.recv_timeout(READ_PATIENCE) {
             Ok(reply) => reply,
             Err(_) => {
-                self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|error| failed(&error, ""))?;
-                return Err(failed(&"the backing device does not answer", "check it, then try again"));
+                self.runtime.stop_endpoints(&group, Duration::ZERO).map_err(|error| failed(error, ""))?;
+                return Err(failed("the backing device does not answer", "check it, then try again"));
             }
         };
-        reply.result.map_err(|error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again"))?;
+        reply.result.map_err(|error| failed(format!("a read failed ({error:?})"), "check the backing device, then try again"))?;
         // Pages are whole blocks from the one that holds the first sector.
         let skipped = (offset_bytes - start / BLOCK_BYTES * BLOCK_BYTES) as usize;
         let all = reply.pages.iter().flat_map(|page| page.chunks(SECTOR_BYTES as usize));
@@ -165,7 +165,7 @@ impl Taps for Machine {
             to.copy_from_slice(&from[..to.len()]);
             filled += to.len();
         }
-        if filled == bytes.len() { Ok(()) } else { Err(failed(&"a read brought less than was asked for", "try again")) }
+        if filled == bytes.len() { Ok(()) } else { Err(failed("a read brought less than was asked for", "try again")) }
     }
 
     fn set_policies(&self, record: &VolumeRecord, ranges: &[(Range<u64>, Treatment)]) -> Result<(), ControlError> {
@@ -177,10 +177,10 @@ impl Taps for Machine {
             None
         } else {
             let map = PolicyMap::new(VolumeId(record.id), ranges);
-            Some(Arc::new(map.map_err(|error| failed(&error, "give fewer objects a policy of their own"))?))
+            Some(Arc::new(map.map_err(|error| failed(error.to_string(), "give fewer objects a policy of their own"))?))
         };
         let told = self.runtime.command(&pool.handle, Command::SetPolicies { volume: place, map });
-        told.map(drop).map_err(|error| failed(&error, "see the log, then try again"))
+        told.map(drop).map_err(|error| failed(error, "see the log, then try again"))
     }
 
     fn cool(&self, name: &str, ranges: &[Range<u64>]) {

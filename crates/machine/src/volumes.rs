@@ -48,17 +48,17 @@ impl Machine {
             devices::check_sectors(&opened, &wanted)?;
             if !read_only {
                 // What an earlier life of the daemon wrote and did not flush must not outlive, in the cache, its loss on the device (C3).
-                opened.file().sync_data().map_err(|e| failed(&e, "the backing device cannot flush: check it before use"))?;
+                opened.file().sync_data().map_err(|e| failed(e, "the backing device cannot flush: check it before use"))?;
             }
             Ok(opened)
         })?;
         let mut geometry = opened.geometry();
         geometry.logical_block_bytes = record.sector_bytes.unwrap_or(geometry.logical_block_bytes);
         geometry.size_bytes -= geometry.size_bytes % u64::from(geometry.logical_block_bytes);
-        let file = opened.file().try_clone().map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let file = opened.file().try_clone().map_err(|e| failed(e, "raise the limit on open files"))?;
         let model = spec.model().map(|set| devices::model(set, geometry.size_bytes));
         let options = DeviceOptions { name: record.backing.clone(), file, geometry, model };
-        let device = self.runtime.open_device(options).map_err(|e| failed(&e, "raise the limit on open files"))?;
+        let device = self.runtime.open_device(options).map_err(|e| failed(e, "raise the limit on open files"))?;
         self.note_use(&device, DeviceUse::Backing { volume: record.name.clone(), pool: record.pool.clone() }, None);
         Ok(Backing { device, opened })
     }
@@ -77,7 +77,7 @@ impl Machine {
     fn forget_place(&self, pool: &LivePool, place: VolumeIndex, id: u32) -> Result<(), ControlError> {
         self.retire_volume(pool, id)?;
         self.run(pool, "forget the volume", Command::Detach { token: 0, volume: place })?;
-        self.runtime.clear_backing(&pool.handle, place).map_err(|e| failed(&e, ""))?;
+        self.runtime.clear_backing(&pool.handle, place).map_err(|e| failed(e, ""))?;
         self.leave_place(pool, id);
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Machine {
         let never = AtomicBool::new(false);
         self.runtime
             .run_command(&pool.handle, what, command, self.patience(PATIENCE), &never)
-            .map_err(|e| failed(&e, "see the log, then try again"))
+            .map_err(|e| failed(e, "see the log, then try again"))
     }
 
     pub(super) fn cached(&self, record: &VolumeRecord) -> Result<(Arc<LiveVolume>, Arc<LivePool>, VolumeIndex), ControlError> {
@@ -105,7 +105,7 @@ impl Machine {
         let opened_read_only = locked(&live.backing).as_ref().is_some_and(|backing| backing.opened.access() == Access::ReadOnly);
         if opened_read_only && !record.options.read_only {
             let remedy = format!("make it writable, then `hearth volume stop {0}` and `hearth volume start {0}`", record.name);
-            return Err(failed(&format!("{} was opened read-only", record.backing), &remedy));
+            return Err(failed(format!("{} was opened read-only", record.backing), &remedy));
         }
         self.enter_volume(&pool, record)?;
         // What opens or mounts the block device asks the device whether it takes writes.
@@ -115,7 +115,7 @@ impl Machine {
         let ticket = self
             .runtime
             .set_options(&pool.handle, &live.reference, VolumeOptions::from(&record.options))
-            .map_err(|e| failed(&e, "see the log, then try again"))?;
+            .map_err(|e| failed(e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
 }
@@ -123,11 +123,11 @@ impl Machine {
 /// Compares blocks of a backing device with what is known of them.
 fn compare(spec: &DeviceSpec, id: VolumeId, wanted: &[(u64, Proof)]) -> Result<Sample, ControlError> {
     let backing = devices::open(&spec.path().display().to_string(), Access::ReadOnly)?;
-    let blocking = backing.blocking().map_err(|e| failed(&e, ""))?;
+    let blocking = backing.blocking().map_err(|e| failed(e, ""))?;
     // A block that reaches beyond the end of the volume is padded with zeroes in the cache: not compared.
     let whole = wanted.iter().filter(|(block, _)| (block + 1) * BLOCK_BYTES <= backing.geometry().size_bytes);
     let read = |block: u64, data: &mut [u8]| blocking.read_at(block * BLOCK_BYTES, data);
-    compare_blocks(id, whole, read).map_err(|e| failed(&e, "check the backing device"))
+    compare_blocks(id, whole, read).map_err(|e| failed(e, "check the backing device"))
 }
 
 /// A block that cannot be read shows nothing, but that no block can be read does.
@@ -155,7 +155,7 @@ struct TicketPending(CommandTicket);
 impl Pending for TicketPending {
     fn poll(&mut self) -> Option<Result<(), ControlError>> {
         let ended = self.0.wait(Duration::ZERO)?;
-        Some(ended.map_err(|reason| failed(&reason, "check the backing device, then give the command again to go on")))
+        Some(ended.map_err(|reason| failed(reason, "check the backing device, then give the command again to go on")))
     }
 
     fn cancel(&mut self) {
@@ -208,7 +208,7 @@ impl Volumes for Machine {
             backing: backing.device.clone(),
             options: VolumeOptions::from(&record.options),
         };
-        let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(&e, ""))?;
+        let reference = self.runtime.attach_volume(&pool.handle, attach).map_err(|e| failed(e, ""))?;
         let backing = Mutex::new(Some(backing));
         let live = LiveVolume { owner: owner(record), reference, backing, cached: Some((pool, place)) };
         locked(&self.volumes).insert(record.name.clone(), Arc::new(live));
@@ -222,7 +222,7 @@ impl Volumes for Machine {
             Ok(reference) => reference,
             Err(error) => {
                 self.close_backing(backing);
-                return Err(failed(&error, ""));
+                return Err(failed(error, ""));
             }
         };
         let live = LiveVolume { owner: owner(record), reference, backing: Mutex::new(Some(backing)), cached: None };
@@ -235,7 +235,7 @@ impl Volumes for Machine {
     fn detach(&self, record: &VolumeRecord, forget: bool) -> Result<(), ControlError> {
         let live = self.volume(&record.name)?;
         let patience = self.patience(PATIENCE);
-        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(&e, "check the backing device, then try again"))?;
+        self.runtime.remove_volume(&live.reference, patience).map_err(|e| failed(e, "check the backing device, then try again"))?;
         if self.is_ending() {
             self.wait_for_backing(&live)?;
         }
@@ -294,7 +294,7 @@ impl Volumes for Machine {
         let ticket = self
             .runtime
             .command(&pool.handle, Command::Destage { token: 0, volume: place })
-            .map_err(|e| failed(&e, "see the log, then try again"))?;
+            .map_err(|e| failed(e, "see the log, then try again"))?;
         Ok(Box::new(TicketPending(ticket)))
     }
 }

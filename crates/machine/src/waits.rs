@@ -88,10 +88,10 @@ impl Machine {
             // Whoever asked may have stopped waiting.
             drop(done.send(step()));
         });
-        spawned.map_err(|e| failed(&format!("no thread can be started ({e})"), "raise the thread limit"))?;
+        spawned.map_err(|e| failed(format!("no thread can be started ({e})"), "raise the thread limit"))?;
         match self.receive(&result, patience, was_ending) {
             Ok(result) => result,
-            Err(RecvTimeoutError::Disconnected) => Err(failed(&format!("a look at {device} failed"), "see the log")),
+            Err(RecvTimeoutError::Disconnected) => Err(failed(format!("a look at {device} failed"), "see the log")),
             Err(RecvTimeoutError::Timeout) => Err(ControlError::Device {
                 path: device.into(),
                 problem: format!("it has not answered for {} s", patience.as_secs()),
@@ -121,7 +121,7 @@ impl Machine {
     /// next search.
     pub(super) fn examine_stranger(&self, spec: &str) -> Result<DeviceFacts, ControlError> {
         if self.is_silent(spec, STRANGER_PATIENCE) {
-            return Err(failed(&format!("{spec} does not answer"), "check the device"));
+            return Err(failed(format!("{spec} does not answer"), "check the device"));
         }
         self.examine_within(spec, STRANGER_PATIENCE)
     }
@@ -179,9 +179,9 @@ impl Waits for Machine {
         let Some((device, pool)) = found else { return Ok(()) };
         if let Some(pool) = pool {
             // First: a shard must not take the end of its I/O for a failure of the SSD, after which writes would go on without it.
-            self.runtime.abandon_pool(&pool).map_err(|e| failed(&e, ""))?;
+            self.runtime.abandon_pool(&pool).map_err(|e| failed(e, ""))?;
         }
         locked(&self.in_use).iter_mut().filter(|used| used.device.is(&device)).for_each(|used| used.is_given_up = true);
-        self.runtime.give_up_device(&device).map_err(|e| failed(&e, ""))
+        self.runtime.give_up_device(&device).map_err(|e| failed(e, ""))
     }
 }

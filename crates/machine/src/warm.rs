@@ -109,14 +109,14 @@ impl Warming for Machine {
         let group = self.runtime.add_endpoint(Box::new(warmer));
         match ended.recv_timeout(PATIENCE) {
             Ok((count, result)) => {
-                let told = |error| failed(&format!("a read failed ({error:?})"), "check the backing device, then try again");
+                let told = |error| failed(format!("a read failed ({error:?})"), "check the backing device, then try again");
                 (count, result.map_err(told))
             }
             Err(_) => {
                 if let Err(error) = self.runtime.stop_endpoints(&group, Duration::ZERO) {
-                    return (0, Err(failed(&error, "")));
+                    return (0, Err(failed(error, "")));
                 }
-                (0, Err(failed(&"the backing device does not answer", "check it, then try again")))
+                (0, Err(failed("the backing device does not answer", "check it, then try again")))
             }
         }
     }

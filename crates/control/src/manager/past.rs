@@ -96,7 +96,7 @@ impl Manager {
                 from_unix_s: query.from_unix_s,
                 series: wanted.into_iter().map(|name| (name.to_string(), Vec::new())).collect(),
             }),
-            Err(error) => Err(ControlError::DataPath(error.to_string(), String::new())),
+            Err(error) => Err(ControlError::Below { source: error.into(), remedy: String::new() }),
         }
     }
 }

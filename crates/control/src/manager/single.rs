@@ -230,6 +230,7 @@ pub(super) fn or(error: ControlError, remedy: &str) -> ControlError {
     let with = |before: String| if before.is_empty() { format!("or {remedy}") } else { format!("{before}; or {remedy}") };
     match error {
         ControlError::DataPath(problem, before) => ControlError::DataPath(problem, with(before)),
+        ControlError::Below { source, remedy } => ControlError::Below { source, remedy: with(remedy) },
         ControlError::Device { path, problem, remedy, kind } => ControlError::Device { path, problem, remedy: with(remedy), kind },
         other => other,
     }

@@ -117,7 +117,7 @@ impl Manager {
     pub(super) fn with_reason(&self, name: &str, error: ControlError) -> ControlError {
         let refused = self.data().figures().volumes.remove(name).and_then(|figures| figures.refused);
         match (error, refused.filter(|refused| refused.asked != "read")) {
-            (ControlError::DataPath(..), Some(refused)) => {
+            (ControlError::DataPath(..) | ControlError::Below { .. }, Some(refused)) => {
                 let Trouble { problem, remedy } = super::known::refusal(&refused);
                 ControlError::DataPath(problem, remedy)
             }

@@ -122,7 +122,7 @@ impl Counting {
                 let spawned = std::thread::Builder::new().name("counting".into()).spawn(move || counter.run());
                 if let Err(error) = spawned {
                     locked_table.know(&window).making = None;
-                    return Err(failed(&format!("no thread can be started ({error})"), "raise the thread limit"));
+                    return Err(failed(format!("no thread can be started ({error})"), "raise the thread limit"));
                 }
                 locked_table.busy.push(busy);
             }
@@ -143,7 +143,7 @@ impl Counting {
 }
 
 fn stopped() -> ControlError {
-    failed(&"the pool was stopped meanwhile", "try again when it is running")
+    failed("the pool was stopped meanwhile", "try again when it is running")
 }
 
 impl Table {

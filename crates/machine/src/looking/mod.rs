@@ -106,5 +106,5 @@ impl Machine {
 }
 
 fn unanswered(error: runtime::RuntimeError) -> ControlError {
-    failed(&error, "the machine is overloaded or a device hangs; try again later")
+    failed(error, "the machine is overloaded or a device hangs; try again later")
 }
