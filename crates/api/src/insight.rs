@@ -189,7 +189,7 @@ pub struct AnalysisView {
 pub struct StreamView {
     /// The volume or analysis.
     pub of: String,
-    /// "application", "scan", "backup", "log", "doublewrite", "replication" or "maintenance".
+    /// "application", "scan", "backup", "log", "replication" or "maintenance".
     pub class: String,
     /// How that is known, in words.
     pub evidence: String,

@@ -108,9 +108,6 @@ pub struct Page {
     pub level: u16,
     /// A page of rows, which a scan passes over.
     pub is_leaf: bool,
-    /// Pages of different shape are not of one object, though they name none: of PostgreSQL the number of columns. 0
-    /// where nothing is known.
-    pub shape: u16,
     /// What it says in its engine's own terms.
     pub native: Native,
 }
@@ -131,7 +128,6 @@ impl Page {
             next: None,
             level: 0,
             is_leaf: false,
-            shape: 0,
             native: Native::Plain,
         }
     }

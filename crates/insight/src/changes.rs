@@ -91,7 +91,6 @@ mod tests {
     use super::*;
     use applications::Engine;
     use applications::discovery::{Application, Evidence, Key};
-    use applications::map::Source;
 
     const MIB: u64 = 1 << 20;
 
@@ -114,7 +113,6 @@ mod tests {
         };
         let mut found = empty();
         found.applications.push(application);
-        found.map.begin(0);
         for (id, name, kind, at, mib) in objects {
             let bytes = at * MIB..(at + mib) * MIB;
             found.objects.push(Object {
@@ -131,9 +129,8 @@ mod tests {
                 encrypted: false,
                 evidence: Evidence::default(),
             });
-            found.map.add(&bytes, ObjectId(*id), 0, Source::FileMap);
+            found.map.add(&bytes, ObjectId(*id), 0);
         }
-        found.map.finish(&[Source::FileMap]);
         found
     }
 
@@ -145,7 +142,7 @@ mod tests {
         assert_eq!(changes(&before, &before), Vec::<String>::new());
         // `a` has grown, and its end moved; `b` has moved; logs come and go.
         let mut now = found(&[(1, "a", Table, 0, 6), (2, "b", Table, 20, 4), (3, "redo", Redo, 60, 4)]);
-        now.map.add(&(90 * MIB..99 * MIB), ObjectId(1), 6 * MIB, Source::FileMap);
+        now.map.add(&(90 * MIB..99 * MIB), ObjectId(1), 6 * MIB);
         assert_eq!(changes(&before, &now), ["b (4 MiB) was rebuilt and lies elsewhere now"]);
     }
 

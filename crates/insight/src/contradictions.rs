@@ -131,7 +131,6 @@ mod tests {
     use super::*;
     use applications::Engine;
     use applications::discovery::{Application, ApplicationId, Discovery, Evidence, Key, Object};
-    use applications::map::Source;
     use std::ops::Range;
 
     const PAGE: u64 = 8192;
@@ -166,9 +165,8 @@ mod tests {
             });
         }
         found.index();
-        found.map.begin(0);
         for (bytes, number) in [(0..1 << 20, 1), (1 << 20..2 << 20, 2)].iter().chain(more) {
-            found.map.add(bytes, ObjectId(*number), 0, Source::FileMap);
+            found.map.add(bytes, ObjectId(*number), 0);
         }
         found
     }

@@ -1,7 +1,7 @@
 //! What streams other than the application's have passed over lately, so that a place can be asked who was there.
 //!
-//! Scans and backups are kept apart from logs: beside a busy database the pieces of logs and doublewrites are many, and would leave no room
-//! for what a person asks about.
+//! Scans and backups are kept apart from logs: beside a busy database the pieces of logs are many, and would leave no room for what a
+//! person asks about.
 
 use applications::streams::Verdict;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use types::StreamClass;
 
 /// Pieces of scans, backups and the like that are remembered, the latest.
 const PASSING_MAX: usize = 256;
-/// The same of logs and doublewrites.
+/// The same of logs.
 const LOGS_MAX: usize = 64;
 /// A stream that leaves out so much goes on with its piece: what is cached is read without being seen, and pages of a table lie in no order.
 const GAP_BYTES: u64 = 1 << 20;
@@ -42,7 +42,7 @@ impl Passing {
         if verdict.class == StreamClass::Application || bytes.is_empty() {
             return;
         }
-        let is_log = matches!(verdict.class, StreamClass::Log | StreamClass::Doublewrite);
+        let is_log = verdict.class == StreamClass::Log;
         let (pieces, most) = if is_log { (&mut self.logs, LOGS_MAX) } else { (&mut self.passing, PASSING_MAX) };
         let class = verdict.class;
         let mut piece = Passed { bytes: bytes.clone(), at_ms, verdict };

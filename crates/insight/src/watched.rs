@@ -296,7 +296,6 @@ fn page_of(sight: &Sight) -> Option<PageAt> {
         level: page.level.into(),
         leaf: page.is_leaf,
         log: page.is_log,
-        home_bytes: None,
     })
 }
 

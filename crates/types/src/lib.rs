@@ -186,8 +186,6 @@ pub enum StreamClass {
     Backup,
     /// Writes that continue or rewrite their own tail and are hardly read: redo, WAL, binlog.
     Log,
-    /// Second places of pages that are written in bursts and never read.
-    Doublewrite,
     /// A replica's session.
     Replication,
     /// Vacuum, purge, index builds and their like, known by process or session only.
@@ -196,12 +194,11 @@ pub enum StreamClass {
 
 impl StreamClass {
     /// All of them, in the order of their numbers.
-    pub const ALL: [StreamClass; 7] = [
+    pub const ALL: [StreamClass; 6] = [
         StreamClass::Application,
         StreamClass::Scan,
         StreamClass::Backup,
         StreamClass::Log,
-        StreamClass::Doublewrite,
         StreamClass::Replication,
         StreamClass::Maintenance,
     ];
@@ -213,7 +210,6 @@ impl StreamClass {
             StreamClass::Scan => "scan",
             StreamClass::Backup => "backup",
             StreamClass::Log => "log",
-            StreamClass::Doublewrite => "doublewrite",
             StreamClass::Replication => "replication",
             StreamClass::Maintenance => "maintenance",
         }

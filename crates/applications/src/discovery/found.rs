@@ -4,7 +4,7 @@ use super::objects::Numbers;
 use super::regions::Blind;
 use super::work::Journals;
 use crate::filesystems::Journal;
-use crate::map::{Extent, Map, Source};
+use crate::map::{Extent, Map};
 use crate::{Engine, ObjectKind, dialects};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -361,16 +361,6 @@ impl Found {
     pub fn at(&self, offset_bytes: u64) -> Option<(ObjectId, u64)> {
         let extent = self.map.at(offset_bytes)?;
         Some((extent.object, extent.object_offset_bytes + (offset_bytes - extent.bytes.start)))
-    }
-
-    /// Brings the map of somebody who also learns from pages up to date: file extents become those
-    /// found here, what content said elsewhere stays.
-    pub fn renew(&self, map: &mut Map, at_ms: u64) {
-        map.begin(at_ms);
-        for extent in self.map.all() {
-            map.add(&extent.bytes, extent.object, extent.object_offset_bytes, extent.source);
-        }
-        map.finish(&[Source::FileMap]);
     }
 
     fn owner(&self, engine: Engine, key: u64, domain: Option<Domain>) -> Option<ObjectId> {

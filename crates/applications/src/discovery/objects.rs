@@ -4,7 +4,7 @@ use super::found::{Application, ApplicationId, Database, Domain, Evidence, Found
 use super::limits::{OBJECTS_MAX, TEXT_BYTES_MAX};
 use crate::ObjectKind;
 use crate::filesystems::DataFile;
-use crate::map::{Map, Source};
+use crate::map::Map;
 use std::collections::{BTreeMap, BTreeSet};
 use types::ObjectId;
 
@@ -99,7 +99,6 @@ impl Drafts {
             application.id = ApplicationId(id.unwrap_or_else(|| free(&origin, &mut taken)));
         }
         let ids = before.number(&self.drafts, &found.applications);
-        found.map.begin(0);
         let mut databases: BTreeMap<(ApplicationId, String), (u32, u64)> = BTreeMap::new();
         for (draft, id) in self.drafts.iter().zip(&ids) {
             let extents = lay_out(&mut found.map, draft, *id, volume_bytes);
@@ -137,7 +136,6 @@ impl Drafts {
                 evidence: draft.evidence,
             });
         }
-        found.map.finish(&[Source::FileMap]);
         found.rebuilds = self.drafts.iter().any(|draft| is_being_built(&draft.name));
         found.objects.sort_by(|one, other| (one.application, &one.name, one.id).cmp(&(other.application, &other.name, other.id)));
         found.index();
@@ -173,7 +171,7 @@ fn lay_out(map: &mut Map, draft: &Draft, id: ObjectId, volume_bytes: u64) -> Res
             let end = extent.volume_offset.saturating_add(extent.bytes);
             let offset = base.saturating_add(extent.file_offset);
             // A truncated image lacks some.
-            let kept = end <= volume_bytes && map.add(&(extent.volume_offset..end), id, offset, Source::FileMap);
+            let kept = end <= volume_bytes && map.add(&(extent.volume_offset..end), id, offset);
             extents += u32::from(kept);
             all &= kept;
         }

@@ -225,20 +225,6 @@ impl<V: Value> Runs<V> {
         self.chunks[chunk].insert(index, run);
     }
 
-    /// Keeps the runs that `wanted` says. The runs left are not joined anew.
-    pub fn retain(&mut self, mut wanted: impl FnMut(&Run<V>) -> bool) {
-        for chunk in &mut self.chunks {
-            chunk.retain(&mut wanted);
-        }
-        self.chunks.retain(|chunk| !chunk.is_empty());
-        let mut chunk = 0;
-        while chunk < self.chunks.len() {
-            self.tend(chunk);
-            chunk += 1;
-        }
-        self.count = self.chunks.iter().map(Vec::len).sum();
-    }
-
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let runs: usize = self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<Run<V>>()).sum();

@@ -171,7 +171,6 @@ mod tests {
             level: 0,
             leaf: true,
             log: false,
-            home_bytes: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a stream of requests is for: application, scan, backup, log or doublewrite.
+//! What a stream of requests is for: application, scan, backup or log.
 //!
 //! [`Streams`] watches one volume: every request goes in, in the order of arrival, and its class
 //! comes out at once. A scan is known late, so its first blocks are told afterwards as *confirmed*:
@@ -7,7 +7,6 @@
 //! | rule, first that holds | room | needs |
 //! |---|---|---|
 //! | the user's, by process or session | [`rules`] | host access |
-//! | second places of pages, rewritten | [`doublewrite`] | page content |
 //! | writes that continue their tail | [`log`] | nothing |
 //! | leaves read along their chain | [`chain`] | page content |
 //! | reads that go forward | [`sequence`], less [`loops`] | nothing |
@@ -17,7 +16,6 @@
 
 pub mod backup;
 pub mod chain;
-pub mod doublewrite;
 pub mod log;
 pub mod loops;
 pub mod pieces;

@@ -18,7 +18,6 @@ impl PageAt {
             level: 0,
             leaf: false,
             log: false,
-            home_bytes: None,
         };
         if page.kind == PageKind::Log {
             return Some(PageAt { log: true, ..at });

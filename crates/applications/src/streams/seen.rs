@@ -85,8 +85,6 @@ pub struct PageAt {
     pub leaf: bool,
     /// It is a page of a log: WAL, redo, binary log.
     pub log: bool,
-    /// Where the map says that this page lives, if it does.
-    pub home_bytes: Option<u64>,
 }
 
 /// Why a request has its class.
@@ -108,8 +106,6 @@ pub enum Evidence {
     Tail,
     /// The bytes themselves are a log's.
     Content,
-    /// Second places of pages, rewritten under other names.
-    SecondPlace,
 }
 
 impl Evidence {
@@ -124,7 +120,6 @@ impl Evidence {
             Evidence::ObjectsInRow => "read several objects in a row",
             Evidence::Tail => "writes continue their tail",
             Evidence::Content => "log pages",
-            Evidence::SecondPlace => "second places of pages",
         }
     }
 }

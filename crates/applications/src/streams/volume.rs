@@ -2,7 +2,6 @@
 
 use super::backup::Backups;
 use super::chain::Chains;
-use super::doublewrite::Doublewrites;
 use super::log::{Log, Logs};
 use super::rules::Origins;
 use super::seen::{Evidence, OriginSlot, Place, Seen, Verdict};
@@ -45,7 +44,6 @@ pub struct Streams {
     chains: Chains,
     backups: Backups,
     logs: Logs,
-    doublewrites: Doublewrites,
     listed: Vec<Listed>,
     /// The lines that the last read and the last write were of: mostly the next is of the same.
     latest: [usize; 2],
@@ -59,7 +57,6 @@ impl Default for Streams {
             chains: Chains::default(),
             backups: Backups::default(),
             logs: Logs::default(),
-            doublewrites: Doublewrites::default(),
             listed: Vec::with_capacity(LISTED_MAX),
             latest: [0; 2],
         }
@@ -82,12 +79,10 @@ impl Streams {
     }
 
     fn written(&mut self, seen: &Seen) -> Verdict {
-        // Both are asked: each learns from what the other knows already.
-        let (doublewrite, log) = (self.doublewrites.written(seen), self.logs.written(seen));
+        // Asked in any case: it learns from every write.
+        let log = self.logs.written(seen);
         if !seen.pages.is_empty() && seen.pages.iter().all(|page| page.log) {
             Verdict::new(StreamClass::Log, Evidence::Content)
-        } else if doublewrite {
-            Verdict::new(StreamClass::Doublewrite, Evidence::SecondPlace)
         } else if log {
             Verdict::new(StreamClass::Log, Evidence::Tail)
         } else {
@@ -111,7 +106,6 @@ impl Streams {
             Step::Unknown if chained => Evidence::Chain,
             Step::Unknown => {
                 self.logs.read(seen);
-                self.doublewrites.read(seen);
                 return (Verdict::UNKNOWN, 0);
             }
             Step::Confirmed(_) | Step::Continued => Evidence::Sequence,
@@ -186,11 +180,6 @@ impl Streams {
         self.logs.found()
     }
 
-    /// First bytes of the regions of 1 MiB that are doublewrite areas now.
-    pub fn doublewrites(&self) -> impl Iterator<Item = u64> + '_ {
-        self.doublewrites.found()
-    }
-
     /// Memory held, in bytes; it does not grow.
     pub fn bytes(&self) -> usize {
         size_of::<Streams>()
@@ -199,7 +188,6 @@ impl Streams {
             + self.chains.bytes()
             + self.backups.bytes()
             + self.logs.bytes()
-            + self.doublewrites.bytes()
             + self.listed.capacity() * size_of::<Listed>()
     }
 }
@@ -235,7 +223,6 @@ mod tests {
                 level: 0,
                 leaf: number % 5 != 0,
                 log: false,
-                home_bytes: Some(wide / 2),
             };
             let offset = if step % 3 == 0 { wide } else { number % (1 << 34) };
             let place = Place { object: ObjectId(number as u32 % 9), offset_bytes: offset, object_bytes: number % (1 << 30) };

@@ -5,10 +5,8 @@ use crate::common::images::{Files, image, image_with_links, servers};
 use crate::common::{Numbers, archive};
 use applications::discovery::{Application, BYTES_MAX, Discovery, Found, Key, Object, ObjectKind, Reason};
 use applications::filesystems::{ext4, xfs};
-use applications::map::{Map, Source};
 use applications::{Certainty, Engine, Native, Page, engine_of_file, pages, recognise};
 use std::collections::{BTreeMap, BTreeSet};
-use types::ObjectId;
 
 /// Feeds a discovery from an image, and looks that it asks for nothing outside, nor too much.
 fn run(mut discovery: Discovery, image: &[u8]) -> Found {
@@ -540,26 +538,6 @@ fn the_same_file_system_in_two_partitions_is_two_servers() {
     }
     let [blind] = &found.blind[..] else { panic!("{:?}", found.blind) };
     assert_eq!((blind.bytes.clone(), blind.reason), (starts[2] as u64..volume.len() as u64, Reason::Unknown));
-}
-
-#[test]
-fn the_map_of_one_who_learns_is_brought_up_to_date() {
-    let Some(image) = several() else { return };
-    let found = discover(&image);
-    let mut map = Map::default();
-    let end = image.len() as u64;
-    // What a page said where no file is, and a file that is not there any more.
-    map.content(1, &(end..end + 4096), ObjectId(5), 0, false);
-    map.add(&(end + 4096..end + 8192), ObjectId(6), 0, Source::FileMap);
-    found.renew(&mut map, 2);
-    assert_eq!(map.at(end).map(|extent| extent.object), Some(ObjectId(5)));
-    assert_eq!(map.at(end + 4096), None);
-    for extent in found.map.all() {
-        assert_eq!(
-            map.at(extent.bytes.start).map(|known| (known.object, known.object_offset_bytes)),
-            Some((extent.object, extent.object_offset_bytes))
-        );
-    }
 }
 
 #[test]

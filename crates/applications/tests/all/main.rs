@@ -10,7 +10,6 @@ mod live_discovery;
 mod lvm;
 #[path = "live/machine.rs"]
 mod machine;
-mod map;
 mod naming;
 mod raw_volume;
 mod recognition;

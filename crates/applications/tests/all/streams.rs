@@ -119,60 +119,6 @@ fn loads_without_backups_hardly_seem_to_scan() {
     }
 }
 
-/// The pages of a real doublewrite area (pages 64 to 191 of `ibdata1`), by the labels: where they
-/// lie and what they say that they are. The batches are ours, as the load with backups recorded no
-/// written pages.
-#[test]
-fn the_doublewrite_area_of_a_real_server_is_known_and_the_homes_are_not() {
-    let Some(files) = common::archive("mariadb-10.11") else { return };
-    let labels = String::from_utf8_lossy(&files["labels.tsv"]).into_owned();
-    let home = |space: u64, number: u64| (space << 30) + number * 16384;
-    let mut area: Vec<PageAt> = Vec::new();
-    for line in labels.lines().filter(|line| line.starts_with("ibdata1\t")) {
-        let cells: Vec<u64> = line.split('\t').map(|cell| cell.parse().unwrap_or(u64::MAX)).collect();
-        let (offset_bytes, space, number) = (cells[1], cells[5], cells[6]);
-        if (64 * 16384..192 * 16384).contains(&offset_bytes) && space < 100 {
-            let home_bytes = home(space, number);
-            assert_ne!(home_bytes, offset_bytes, "{line}");
-            area.push(PageAt {
-                offset_bytes,
-                len_bytes: 16384,
-                owner: space,
-                number: number as u32,
-                prev: None,
-                next: None,
-                level: 0,
-                leaf: false,
-                log: false,
-                home_bytes: Some(home_bytes),
-            });
-        }
-    }
-    assert_eq!(area.len(), 47, "recognised pages of the area that name their space");
-    let (mut streams, mut confirmed) = (Streams::default(), Vec::new());
-    let mut write = |at_ms, pages: &[PageAt]| {
-        let last = pages.last().expect("some");
-        let len_bytes = (last.offset_bytes - pages[0].offset_bytes) as u32 + last.len_bytes;
-        let offset_bytes = pages[0].offset_bytes;
-        streams.note(&Seen { at_ms, offset_bytes, len_bytes, write: true, origin: None, place: None, pages }, &mut confirmed).class
-    };
-    for round in 0..6 {
-        let mut batch = area.clone();
-        for (slot, page) in batch.iter_mut().enumerate() {
-            *page = PageAt { offset_bytes: page.offset_bytes, ..area[(slot + round * 5) % area.len()] };
-        }
-        for half in batch.chunk_by(|one, other| one.offset_bytes >> 20 == other.offset_bytes >> 20) {
-            let class = write(round as u64 * 1000, half);
-            assert_eq!(class == StreamClass::Doublewrite, round >= 2 || (round == 1 && half.len() >= 16), "{round} {}", half.len());
-        }
-        for page in &batch {
-            let at_home = PageAt { offset_bytes: page.home_bytes.expect("known"), ..*page };
-            assert_ne!(write(round as u64 * 1000 + 500, &[at_home]), StreamClass::Doublewrite, "{round}");
-        }
-    }
-    assert_eq!(confirmed, []);
-}
-
 /// The leaves of a real table whose primary key is random, read in key order as a dump does,
 /// between others; and the pages of a real write-ahead log.
 #[test]

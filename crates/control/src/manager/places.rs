@@ -48,7 +48,6 @@ fn sentence(passed: &Passed, now_ms: u64) -> String {
         StreamClass::Scan => format!("A scan passed here {ago} ({evidence}): it is served what is cached, and puts nothing in."),
         StreamClass::Backup => format!("A backup passed here {ago} ({evidence}): it is served what is cached, and puts nothing in."),
         StreamClass::Log => format!("A log was written here {ago} ({evidence})."),
-        StreamClass::Doublewrite => format!("Pages were written here a second time {ago} ({evidence})."),
         other => format!("{} passed here {ago} ({evidence}).", capital(other.name())),
     }
 }

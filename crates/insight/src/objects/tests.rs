@@ -223,8 +223,7 @@ fn a_cell_belongs_to_the_object_that_has_the_most_of_it() {
     let mut objects = Objects::default();
     assert_eq!(objects.most_of_cells(0, MIB, 2), [None, None]);
     let mut found = Found::default();
-    found.map.begin(0);
-    let mut lay = |bytes: Range<u64>, object| found.map.add(&bytes, ObjectId(object), 0, applications::map::Source::FileMap);
+    let mut lay = |bytes: Range<u64>, object| found.map.add(&bytes, ObjectId(object), 0);
     lay(MIB..MIB + 8192, 7);
     lay(MIB + 65536..MIB + 65536 + 12_288, 8);
     lay(MIB + 131_072..MIB + 131_072 + 8192, 7);

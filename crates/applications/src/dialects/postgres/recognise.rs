@@ -101,7 +101,6 @@ pub(crate) fn recognise(bytes: &[u8], head: &Head) -> Option<Page> {
         next,
         level: u16::try_from(identity.level.unwrap_or(0)).unwrap_or(u16::MAX),
         is_leaf,
-        shape: identity.attributes.unwrap_or(0),
         native: Native::Postgres(identity),
         ..Page::new(Engine::Postgres, certainty, kind, size as u32)
     })

@@ -145,7 +145,6 @@ fn row(line: &str) -> Row {
         level: level.max(0) as u16,
         leaf: level == 0,
         log: false,
-        home_bytes: None,
     });
     Row {
         at_ms: must(0) as u64 / 1000,
