@@ -6,7 +6,6 @@ use super::{Load, Loaded, Watch};
 use crate::trouble::Trouble;
 use device::{Access, AlignedBuffer, OpenDevice};
 use direct::{Direct, Done, Transfer};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,41 +22,19 @@ pub(super) const ALIGNMENT_BYTES: usize = 4096;
 /// If it cannot be opened or is too small, if the load cannot be played, if an I/O fails or (with [`Load::verify`]) reads what was not written, or
 /// if `stop` is set.
 pub fn run(path: &Path, load: &Load, stop: &AtomicBool, watch: Watch<'_>) -> Result<Loaded, Trouble> {
-    play(&mut Real::new(&opened_for(path, std::slice::from_ref(load))?)?, load, stop, watch)
+    play(&mut Real::new(&opened_for(path, load)?)?, load, stop, watch)
 }
 
-/// Plays several loads at once on a device, each on a thread of its own: clients that share it. [`Loaded::together`] makes one of what they give. When one
-/// fails, the others end within a second.
-///
-/// # Errors
-/// As of [`run`].
-pub fn run_at_once(path: &Path, loads: &[Load], stop: &AtomicBool) -> Result<Vec<Loaded>, Trouble> {
-    let device = opened_for(path, loads)?;
-    let failed = AtomicBool::new(false);
-    let client = |load: &Load| {
-        let watch = &mut |_: &_| if failed.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        let loaded = Real::new(&device).and_then(|mut disk| play(&mut disk, load, stop, watch));
-        failed.fetch_or(loaded.is_err(), Ordering::Relaxed);
-        loaded
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = loads.iter().map(|load| scope.spawn(|| client(load))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a load does not panic")).collect()
-    })
-}
-
-/// The device, if it is large enough for these loads.
-fn opened_for(path: &Path, loads: &[Load]) -> Result<Arc<OpenDevice>, Trouble> {
-    let writes = loads.iter().any(|load| load.pattern.reads_percent < 100);
+/// The device, if it is large enough for the load.
+fn opened_for(path: &Path, load: &Load) -> Result<Arc<OpenDevice>, Trouble> {
+    let writes = load.pattern.reads_percent < 100;
     let device = open(path, if writes { Access::ReadWrite } else { Access::ReadOnly })?;
-    let size_bytes = device.geometry().size_bytes;
-    match loads.iter().map(|load| load.pattern.space_bytes).max() {
-        Some(needed) if needed > size_bytes => Err(Trouble::failed(
-            format!("{} has {size_bytes} bytes, and the load is for {needed}", path.display()),
-            "give a larger one, or --size",
-        )),
-        _ => Ok(Arc::new(device)),
+    let (size_bytes, needed) = (device.geometry().size_bytes, load.pattern.space_bytes);
+    if needed > size_bytes {
+        let problem = format!("{} has {size_bytes} bytes, and the load is for {needed}", path.display());
+        return Err(Trouble::failed(problem, "give a larger one, or --size"));
     }
+    Ok(Arc::new(device))
 }
 
 /// A ring for a device.

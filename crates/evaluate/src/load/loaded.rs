@@ -87,27 +87,6 @@ impl Loaded {
         Loaded { series: tallies.iter().map(Tally::second).collect(), tallies, ..Loaded::whole(total, wall_s) }
     }
 
-    /// Of clients that ran at the same time, as one: rates add up, response times are those of all.
-    pub fn together(clients: &[Loaded]) -> Loaded {
-        let mut tallies: Vec<Tally> = Vec::new();
-        for tally in clients.iter().flat_map(|client| &client.tallies) {
-            match tallies.iter_mut().find(|other| other.span_s.0 == tally.span_s.0) {
-                Some(other) => {
-                    other.merge(tally);
-                    other.span_s.1 = other.span_s.1.max(tally.span_s.1);
-                }
-                None => tallies.push(tally.clone()),
-            }
-        }
-        tallies.sort_by(|a, b| a.span_s.0.total_cmp(&b.span_s.0));
-        // Where one client's last second has a piece more and another goes on, seconds must not overlap.
-        for at in 1..tallies.len() {
-            tallies[at - 1].span_s.1 = tallies[at].span_s.0;
-        }
-        let unanswered = clients.iter().map(|client| client.unanswered).sum();
-        Loaded { unanswered, ..Loaded::of(tallies) }
-    }
-
     /// With totals that are known better than their seconds (fio's own), and the seconds.
     pub(super) fn with_totals(total: Tally, wall_s: f64, tallies: Vec<Tally>) -> Loaded {
         Loaded { series: tallies.iter().map(Tally::second).collect(), tallies, ..Loaded::whole(total, wall_s) }
@@ -182,18 +161,5 @@ mod tests {
         assert_eq!(steady.latency.of, "reads and writes");
         assert_eq!(loaded.after(100.0), Loaded::of(Vec::new()));
         assert_eq!(loaded.after(100.0).rate, 0.0);
-    }
-
-    #[test]
-    fn clients_at_the_same_time_are_as_one() {
-        let one = Loaded::of(vec![tally(0, 9, 1_000_000), tally(1, 99, 100_000)]);
-        let mut last = tally(1, 49, 10_000);
-        last.span_s.1 = 1.5;
-        let other = Loaded { unanswered: 3, ..Loaded::of(vec![tally(0, 19, 1000), last, tally(2, 1, 1)]) };
-        let both = Loaded::together(&[one.clone(), other]);
-        assert_eq!((both.reads.count, both.wall_s, both.unanswered), (177, 3.0, 3));
-        assert_eq!(both.rates(), [30.0, 150.0, 2.0]);
-        assert_eq!(Loaded::together(std::slice::from_ref(&one)), one);
-        assert_eq!(Loaded::together(&[]), Loaded::default());
     }
 }

@@ -229,14 +229,6 @@ fn a_device_that_is_in_use_or_too_small_is_refused() {
     let reader = open(&path, Access::ReadOnly).expect("it opens");
     assert!(run(&path, &writes, &go_on, &mut unwatched).is_err(), "somebody reads it");
     assert_eq!(run(&path, &reads, &go_on, &mut unwatched).expect("readers share").reads.count, 100);
-    let both = [reads.clone(), Load { seed: 6, ..reads.clone() }];
-    let clients = run_at_once(&path, &both, &go_on).expect("two clients share it");
-    assert_eq!(Loaded::together(&clients).reads.count, 200);
     drop(reader);
-    let clients = run_at_once(&path, &[reads.clone(), writes.clone(), writes.clone()], &go_on).expect("so do those that write");
-    assert_eq!((clients[0].reads.count, clients[1].writes.count, clients[2].writes.count), (100, 100, 100));
-    let endless = Load { length: Length::seconds(3600.0), ..reads.clone() };
-    let wrong = Load { pace: Pace::Closed { depth: 0 }, ..reads.clone() };
-    assert!(matches!(run_at_once(&path, &[endless, wrong], &go_on), Err(Trouble::Usage(_))), "the other one ends too");
     assert_eq!(run(&path, &writes, &go_on, &mut unwatched).expect("it is free").writes.count, 100);
 }
