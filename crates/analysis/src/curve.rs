@@ -23,7 +23,6 @@ pub struct Curve {
     /// Behind each class of distance: references with this distance or a shorter one.
     hits: [f64; BUCKETS],
     rereferences: f64,
-    references: f64,
 }
 
 /// A size that was asked for.
@@ -57,7 +56,7 @@ impl Curve {
             sum += weight;
             sum.max(0.0)
         });
-        Curve { hits, rereferences: (references - first).max(0.0), references }
+        Curve { hits, rereferences: (references - first).max(0.0) }
     }
 
     /// Share of the re-references that a cache of so many lines answers, from 0 to 1.
@@ -68,12 +67,6 @@ impl Curve {
         }
         let at = self.point(lines);
         (at / self.rereferences).clamp(0.0, 1.0)
-    }
-
-    /// Share of all references that a cache of so many lines, empty at first, answers.
-    #[must_use]
-    pub fn hits_of_all(&self, lines: f64) -> f64 {
-        if self.references > 0.0 { self.hits(lines) * self.rereferences / self.references } else { 0.0 }
     }
 
     /// References that were made to lines that had been used before, estimated.
@@ -150,7 +143,6 @@ mod tests {
         let profile = round_and_round(8, 10);
         let curve = Curve::of(&profile);
         assert_eq!((curve.hits(7.0), curve.hits(8.0), curve.hits(1e9)), (0.0, 1.0, 1.0));
-        assert!((curve.hits_of_all(8.0) - 0.9).abs() < 1e-9);
         assert_eq!((curve.lines_for(1.0), curve.rereferences()), (Some(8.0), 72.0));
         // Wider classes: within an eighth.
         let large = Curve::of(&round_and_round(10_000, 3)).lines_for(0.9).expect("there are some");

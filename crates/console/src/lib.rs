@@ -35,13 +35,6 @@ pub struct Asset {
     pub immutable: bool,
 }
 
-impl Asset {
-    /// The header `cache-control`.
-    pub const fn cache_control(&self) -> &'static str {
-        if self.immutable { "public, max-age=31536000, immutable" } else { "no-cache" }
-    }
-}
-
 /// The file at a path of the address (`/`, `/index.html`, `/app-….js`), if there is one. The part behind `#` never reaches a server, so `/`
 /// is every page of the console.
 pub fn asset(path: &str) -> Option<Asset> {
@@ -86,7 +79,7 @@ mod tests {
         let page = asset("/").expect("there is a page");
         assert_eq!(page.content_type, "text/html; charset=utf-8");
         assert_eq!(asset("/index.html"), Some(page));
-        assert!(!page.immutable && page.cache_control() == "no-cache");
+        assert!(!page.immutable);
         assert_eq!(is_built(), !text(&page).contains("make console"));
         assert!(page.etag.starts_with('"') && page.etag.len() == 18);
     }

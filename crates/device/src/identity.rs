@@ -271,11 +271,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether what is cached of the device may still be believed.
-    pub fn content_is_trusted(&self) -> bool {
-        matches!(self, Verdict::Same | Verdict::Grew { .. })
-    }
-
     /// What happened, as the end of a sentence that begins with the device's name; `None` if nothing did.
     pub fn reason(&self) -> Option<String> {
         let exact = crate::size::format_exact;
@@ -384,8 +379,6 @@ mod tests {
     fn check(recorded: &DeviceIdentity, present: &DeviceIdentity, reason: Option<&str>) {
         let verdict = compare(recorded, present, Stamps::Current);
         assert_eq!(verdict.reason().as_deref(), reason);
-        let believed = reason.is_none_or(|reason| reason.starts_with("grew"));
-        assert_eq!(verdict.content_is_trusted(), believed);
     }
 
     #[test]

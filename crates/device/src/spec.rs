@@ -136,15 +136,6 @@ impl DeviceSpec {
         }
     }
 
-    /// The same with the path made absolute from `directory`, for whoever works in another directory (the daemon). A path
-    /// that would then read as a model keeps its meaning, as absolute paths begin with a slash.
-    pub fn absolute_from(self, directory: &Path) -> DeviceSpec {
-        match self {
-            DeviceSpec::Plain { path } => DeviceSpec::Plain { path: directory.join(path) },
-            DeviceSpec::Model { set, path } => DeviceSpec::Model { set, path: directory.join(path) },
-        }
-    }
-
     /// Looks at what the path leads to.
     pub fn kind(&self) -> Result<DeviceKind, SpecError> {
         kind_of(self.path())
@@ -194,7 +185,6 @@ mod tests {
         }
         let spec = parse("model:7k2-raid5x3-short:a:b").expect("colons may be in the file's name");
         assert_eq!((spec.model(), spec.path()), (Some(ModelSet::Raid5Short), Path::new("a:b")));
-        assert_eq!(spec.absolute_from(Path::new("/var")).to_string(), "model:7k2-raid5x3-short:/var/a:b");
     }
 
     #[test]

@@ -58,11 +58,6 @@ impl Export {
         Export::of(&ways::NBD_TCP, Place::Address(address))
     }
 
-    /// "nbds:IP:PORT".
-    pub const fn nbd_tls(address: SocketAddr) -> Export {
-        Export::of(&ways::NBD_TLS, Place::Address(address))
-    }
-
     /// Reads what stands after `--export`.
     ///
     /// # Errors
@@ -241,7 +236,7 @@ mod tests {
     #[test]
     fn with_tls_or_without_an_address_is_one_place() {
         let address = "127.0.0.1:10809".parse().expect("an address");
-        assert!(Export::nbd_tcp(address).shares_place_with(Export::nbd_tls(address)));
+        assert!(Export::nbd_tcp(address).shares_place_with(Export::of(&ways::NBD_TLS, Place::Address(address))));
         assert!(!Export::NBD.shares_place_with(Export::NBD), "all volumes are on that socket");
     }
 }

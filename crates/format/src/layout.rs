@@ -328,16 +328,6 @@ impl Layout {
         physical * self.pages_per_segment() + page
     }
 
-    /// The physical segment and the page in it of a slot number.
-    pub const fn slot_place(&self, slot: u32) -> (u32, u32) {
-        (slot / self.pages_per_segment(), slot % self.pages_per_segment())
-    }
-
-    /// Where a slot lies, in bytes.
-    pub const fn slot_offset(&self, shard: ShardIndex, slot: u32) -> u64 {
-        self.segment_offset(shard, 0) + slot as u64 * PAGE_BYTES as u64
-    }
-
     /// Where the last segment ends, in bytes.
     pub const fn end_bytes(&self) -> u64 {
         self.segment_offset(ShardIndex(self.shards), 0)
@@ -366,11 +356,9 @@ mod tests {
         assert_eq!(layout.footer_write_offset(ShardIndex(0), 3, reserved), layout.footer_offset(ShardIndex(0), 3));
         assert!((1..layout.group_pages()).contains(&layout.group_pages_with(layout.records_max())));
         assert!(layout.group_pages() >= 2);
-        let last = layout.slots_per_shard() - 1;
-        let (physical, page) = layout.slot_place(last);
-        assert_eq!(layout.slot(physical, page), last);
-        assert_eq!(layout.slot_offset(ShardIndex(0), last), layout.page_offset(ShardIndex(0), physical, page));
-        assert_eq!(layout.slot_offset(ShardIndex(0), last) + 4096, layout.segment_offset(ShardIndex(1), 0));
+        let (physical, page) = (layout.segments_per_shard - 1, layout.pages_per_segment() - 1);
+        assert_eq!(layout.slot(physical, page), layout.slots_per_shard() - 1);
+        assert_eq!(layout.page_offset(ShardIndex(0), physical, page) + 4096, layout.segment_offset(ShardIndex(1), 0));
     }
 
     #[test]

@@ -274,11 +274,6 @@ impl Page {
         if self.handles().load(Ordering::Acquire) == 1 { Ok(PageMut(self)) } else { Err(self) }
     }
 
-    /// Whether both handles mean the same memory.
-    pub fn same_page(&self, other: &Page) -> bool {
-        self.0 == other.0
-    }
-
     /// Where the page lies, for a system call that reads from it.
     pub fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()

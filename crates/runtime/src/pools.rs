@@ -10,7 +10,7 @@ use crate::volume::{REQUEST_BYTES_MAX, Route, VolumeRef, VolumeShared};
 use engine::api::{Command, CommandFailure, VolumeOptions};
 use engine::front::JOINED_BLOCKS_MAX;
 use engine::shard::{PAGES_MIN, Shard};
-use engine::stats::{ShardStats, VolumeStats};
+use engine::stats::VolumeStats;
 use page::{PAGE_BYTES, PagePool};
 use pool::commands::token_of;
 use pool::part::home_of;
@@ -318,21 +318,6 @@ impl Runtime {
         })?;
         let total = *total.lock().expect("no holder of this lock panics");
         Ok(total)
-    }
-
-    /// Counters and gauges of each shard, in order.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Timeout`].
-    pub fn shard_stats(&self, pool: &PoolRef) -> Result<Vec<ShardStats>, RuntimeError> {
-        let collected = Arc::new(Mutex::new(Vec::new()));
-        let adding = collected.clone();
-        self.inspect_shards(pool, move |index, shard| {
-            adding.lock().expect("no holder of this lock panics").push((index, shard.stats()));
-        })?;
-        let mut collected = std::mem::take(&mut *collected.lock().expect("no holder of this lock panics"));
-        collected.sort_unstable_by_key(|(index, _)| *index);
-        Ok(collected.into_iter().map(|(_, stats)| stats).collect())
     }
 
     /// Stops a pool: what is in flight ends, nothing new begins, and the shards come back for their checkpoint. Remove the volumes

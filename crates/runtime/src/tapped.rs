@@ -1,8 +1,8 @@
 //! What a watcher of loads gets to see: samples of the blocks that clients used, and, of what the cache did
 //! not answer, each request with what its first page says of itself.
 //!
-//! Off until a volume is watched ([`VolumeRef::watch`]), and then again after [`VolumeRef::unwatch`]. The content of pages
-//! stays on the reactor: a [`Sight`] holds numbers only.
+//! Off until a volume is watched ([`VolumeRef::watch`]). The content of pages stays on the reactor: a [`Sight`] holds
+//! numbers only.
 
 use crate::RuntimeError;
 use crate::message::Message;
@@ -113,11 +113,6 @@ impl VolumeRef {
     /// Samples blocks whose hash ([`engine::tap::line_hash`]) lies below this from now on; 0: none, and nothing is seen at all.
     pub fn watch(&self, sampled_below: u64) {
         self.0.sampled_below.store(sampled_below, Ordering::Relaxed);
-    }
-
-    /// Ends it.
-    pub fn unwatch(&self) {
-        self.watch(0);
     }
 
     /// A smaller sample, unless it is smaller already or the volume is not watched.

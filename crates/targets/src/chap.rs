@@ -131,11 +131,6 @@ impl Chap {
         Ok(Chap { user, password, mutual })
     }
 
-    /// Whether the target must prove itself, too.
-    pub fn is_mutual(&self) -> bool {
-        self.mutual.is_some()
-    }
-
     pub(crate) fn user(&self) -> &str {
         &self.user
     }
@@ -163,7 +158,7 @@ mod tests {
         assert_eq!(chap.mutual(), Some(("hearth", "other-secret1")));
         let shown = format!("{chap:?}");
         assert!(!shown.contains("secret-") && !shown.contains("other-secret"), "{shown}");
-        assert!(!Chap::parse("user=a\npassword=0123456789ab").expect("one side is enough").is_mutual());
+        assert_eq!(Chap::parse("user=a\npassword=0123456789ab").expect("one side is enough").mutual(), None);
     }
 
     #[test]
@@ -195,7 +190,7 @@ mod tests {
             assert!(Chap::read(&path).expect_err("others can read it").remedy.contains("chmod 600"));
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
-        assert!(Chap::read(&path).expect("private").is_mutual());
+        assert!(Chap::read(&path).expect("private").mutual().is_some());
         assert!(Chap::read(directory.path()).expect_err("no file").problem.contains("regular file"));
         assert!(Chap::read(&directory.path().join("none")).expect_err("none").problem.contains("cannot be read"));
     }

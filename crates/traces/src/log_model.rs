@@ -107,11 +107,6 @@ impl LogModel {
         }
     }
 
-    /// What the policy holds in memory.
-    pub fn policy_memory_bytes(&self) -> u64 {
-        self.policy.memory_bytes()
-    }
-
     fn place(&self, block: u32) -> Place {
         match self.states[block as usize] {
             State::Absent => Place::Absent,

@@ -1,10 +1,8 @@
 //! Closed-loop workloads on a model in virtual time: a minute of a modelled disk takes milliseconds.
 //!
-//! For the tests that hold the model to its figures, and for the line that must stand beside every comparison: what the
-//! modelled disk itself does.
+//! For the tests that hold the model to its figures, and for the examples that print them.
 
-use super::{DiskModel, IoDescription, IoKind, ModelSet};
-use types::BLOCK_BYTES;
+use super::{DiskModel, IoDescription, IoKind};
 
 /// Where requests go.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -201,18 +199,4 @@ fn percentile_ms(latencies_ns: &mut [u64], share: f64) -> f64 {
     latencies_ns.sort_unstable();
     let index = (latencies_ns.len() as f64 * share) as usize;
     latencies_ns.get(index.min(latencies_ns.len().saturating_sub(1))).map_or(0.0, |ns| *ns as f64 / 1e6)
-}
-
-/// What the modelled disk itself does, in one line to print before any comparison made on it.
-pub fn characterize(set: ModelSet, size_bytes: u64) -> String {
-    let measure = |workload| run(&mut DiskModel::new(set, size_bytes), workload, 0, 2_000_000_000, 10_000_000_000, 1);
-    let size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
-    format!(
-        "model {}: {:.0} IOPS at depth 1, {:.0} at depth 32 (4 KiB random reads), {:.0} MB/s sequential, over {} MiB",
-        set.name(),
-        measure(Workload::random_read(1)).iops,
-        measure(Workload::random_read(32)).iops,
-        measure(Workload::sequential_read(1 << 20)).mb_s,
-        size_bytes >> 20,
-    )
 }

@@ -92,7 +92,7 @@ fn a_watched_volume_is_seen_and_others_are_not() {
     // The first byte of the device's block 100 was 2; the request at 801 does not begin with a block.
     assert_eq!(sights, [(80, false, Some(1)), (800, true, Some(2)), (801, false, None), (808, true, None)]);
 
-    volume.unwatch();
+    volume.watch(0);
     one_request(&runtime, &volume, |_| request(1, Op::Read, 80, 8));
     assert!(taken(&runtime).samples.is_empty());
     runtime.shutdown(PATIENCE).unwrap();
