@@ -5,14 +5,12 @@
 
 use super::fetch::FetchPart;
 use super::{Context, Shard};
-use crate::api::{IoKind, Target};
-use crate::outbox::Span;
+use crate::api::IoKind;
 use crate::store::RegionId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use page::{PageMut, PageMutVec};
 use smallvec::SmallVec;
-use types::BLOCK_BYTES;
 
 /// Most pages of one read: as many as a destage run or a request of 256 KiB has blocks.
 const READ_PAGES_MAX: u32 = 64;
@@ -106,7 +104,7 @@ impl Shard {
 
     fn read_parts(&mut self, read: PartsRead, pages: PageMutVec) {
         let Part { background, offset_bytes, .. } = read.parts[0];
-        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: pages.len() as u64 * BLOCK_BYTES, background };
+        let span = self.store.ssds().read_span(offset_bytes, pages.len(), background);
         self.out.io(span, IoKind::Read(pages), Context::Fetch(read));
     }
 

@@ -7,17 +7,16 @@ use super::proof::Proof;
 use super::read::SsdPart;
 use super::route::reads_use_cache;
 use super::{Context, Shard};
-use crate::api::{IoError, IoKind, Op as OpKind, Origin, Outcome, Reply, Request, Target};
+use crate::api::{IoError, IoKind, Op as OpKind, Origin, Outcome, Reply, Request};
 use crate::key::Key;
 use crate::locks::Kind;
 use crate::mutants;
-use crate::outbox::Span;
 use crate::policy::Arrival;
 use crate::store::{Place, RegionId};
 use crate::trail::Happened;
 use page::{PageMutVec, PageVec};
 use smallvec::smallvec;
-use types::{BLOCK_BYTES, BLOCK_SECTORS};
+use types::BLOCK_SECTORS;
 
 /// A block being read from the SSD, with what a reply needs.
 pub struct QuickRead {
@@ -78,7 +77,7 @@ impl Shard {
             sectors: request.sectors as u8,
             copy,
         };
-        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
+        let span = self.store.ssds().read_span(offset_bytes, 1, false);
         self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), Context::QuickRead(read));
         true
     }

@@ -10,16 +10,15 @@
 use super::fetch::{Unfetched, Wanted};
 use super::proof::Proof;
 use super::{Context, Shard};
-use crate::api::{CommandFailure, IoError, IoKind, Target};
+use crate::api::{CommandFailure, IoError, IoKind};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
-use crate::outbox::Span;
 use crate::store::{Place, RegionId, Safety, Store};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::PageMutVec;
-use types::{BLOCK_BYTES, VolumeIndex};
+use types::VolumeIndex;
 
 /// Pages read at once: few enough that a client's read behind it hardly notices.
 const READ_PAGES_MAX: u32 = 32;
@@ -208,7 +207,7 @@ impl Shard {
         let region = self.scrub.region.expect("a region is looked through");
         self.store.readers().begin(region);
         self.scrub.in_flight += 1;
-        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: u64::from(count) * BLOCK_BYTES, background: true };
+        let span = self.store.ssds().read_span(offset_bytes, count as usize, true);
         let pages: PageMutVec = buffers.into_iter().collect();
         self.out.io(span, IoKind::Read(pages), Context::Scrub(ScrubRead { region, first_page, looked }));
         true

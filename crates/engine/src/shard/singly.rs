@@ -4,8 +4,7 @@
 
 use super::read::SsdPart;
 use super::{Context, Shard};
-use crate::api::{IoKind, Target};
-use crate::outbox::Span;
+use crate::api::IoKind;
 use crate::store::RegionId;
 use page::PageMutVec;
 use smallvec::SmallVec;
@@ -34,7 +33,7 @@ impl Shard {
             let proofs = SmallVec::from_buf([part.proofs[ahead]]);
             let one = SsdPart { op: part.op, first: part.first + ahead, overlay: part.overlay, region: part.region, offset_bytes, proofs };
             self.store.readers().begin(part.region);
-            let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
+            let span = self.store.ssds().read_span(offset_bytes, 1, false);
             self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), Context::ReadSsd(one));
         }
     }
@@ -46,7 +45,7 @@ impl Shard {
         for (ahead, page) in pages.into_iter().enumerate() {
             let offset_bytes = part.offset_bytes + ahead as u64 * BLOCK_BYTES;
             self.store.readers().begin(part.region);
-            let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: true };
+            let span = self.store.ssds().read_span(offset_bytes, 1, true);
             let context = Context::DestageRead(DestagePart { first: part.first + ahead, offset_bytes, ..part });
             self.out.io(span, IoKind::Read(PageMutVec::from_buf([page])), context);
         }

@@ -8,11 +8,10 @@ use super::op::{Edge, overlay};
 use super::packing::NewBlock;
 use super::proof::Proof;
 use super::{CLIENTS_QUEUE, Context, Phase, Shard};
-use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError, Target};
+use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
-use crate::outbox::Span;
 use crate::policy::{Arrival, Heat};
 use crate::store::{Place, RegionId, Urgency};
 use page::{Page, PageMut, PageMutVec, PageVec};
@@ -156,7 +155,7 @@ impl Shard {
             let Some(page) = self.config.pool.allocate() else { return self.starve_edge(id) };
             let Place { region, offset_bytes, .. } = self.place_of(slot);
             self.store.readers().begin(region);
-            let span = Span { target: Target::Ssd, offset_bytes, length_bytes: BLOCK_BYTES, background: false };
+            let span = self.store.ssds().read_span(offset_bytes, 1, false);
             let proof = self.proof_of(slot);
             self.edge_loading(id, edge);
             self.out.io(

@@ -3,7 +3,7 @@
 use super::ring::{Ring, RingIo};
 use super::{
     Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Gauges, InFlight, Judge, Payload, Place, Progress,
-    Purpose, Readers, Region, Store, StorePlace, Urgency, WorkAhead, Worth,
+    Purpose, Readers, Region, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
 };
 use crate::index::{Index, Slot};
 use crate::outbox::Outbox;
@@ -61,6 +61,12 @@ impl Layout {
     /// The same, to change it.
     pub fn in_flight_mut(&mut self) -> &mut InFlight {
         &mut self.common_mut().in_flight
+    }
+
+    /// Which SSD an I/O is for.
+    #[inline]
+    pub fn ssds(&self) -> &Ssds {
+        &self.common().ssds
     }
 
     /// Who reads where.

@@ -18,6 +18,7 @@ mod in_flight;
 mod layout;
 mod readers;
 pub mod ring;
+mod ssds;
 mod waiters;
 
 pub use commits::Commits;
@@ -26,6 +27,7 @@ pub use in_flight::{InFlight, PackedPayload, Placed};
 pub use layout::{Layout, LayoutIo};
 pub use readers::Readers;
 pub use ring::{checkpoint, inspect, recovery};
+pub use ssds::Ssds;
 
 use crate::index::{Index, Slot};
 use crate::outbox::Outbox;
@@ -252,6 +254,8 @@ pub struct Common {
     pub commits: Commits,
     /// What is not on the SSD yet.
     pub in_flight: InFlight,
+    /// Which SSD an I/O is for.
+    pub ssds: Ssds,
     /// Who reads where.
     pub readers: Readers,
     /// What is being taken back.

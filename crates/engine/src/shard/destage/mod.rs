@@ -313,12 +313,7 @@ impl Shard {
             let Place { region, offset_bytes, .. } = self.place_of(slots[at]);
             self.store.readers().begin(region);
             let into: PageMutVec = buffers.drain(buffers.len() - length..).collect();
-            let span = crate::outbox::Span {
-                target: crate::api::Target::Ssd,
-                offset_bytes,
-                length_bytes: length as u64 * BLOCK_BYTES,
-                background: true,
-            };
+            let span = self.store.ssds().read_span(offset_bytes, length, true);
             let part = DestagePart { run: id, region, first: at, offset_bytes };
             self.out.io(span, IoKind::Read(into), Context::DestageRead(part));
             reading += 1;

@@ -1,9 +1,7 @@
 //! Taking back the oldest segment: the tail goes on when all that is kept of it has been appended again at the head.
 
 use super::{RESERVE_SEGMENTS, Ring};
-use crate::api::Target;
 use crate::index::Index;
-use crate::outbox::Span;
 use crate::store::{Evict, EvictTurn, Judge, RegionId, WorkAhead};
 use page::PagePool;
 use types::BLOCK_BYTES;
@@ -92,12 +90,8 @@ impl Ring {
             return Evict::NoPages;
         };
         self.common.readers.begin(batch.region);
-        let span = Span {
-            target: Target::Ssd,
-            offset_bytes: self.page_offset_bytes(batch.region.0, batch.first_page),
-            length_bytes: pages.len() as u64 * BLOCK_BYTES,
-            background: true,
-        };
+        let offset_bytes = self.page_offset_bytes(batch.region.0, batch.first_page);
+        let span = self.common.ssds.read_span(offset_bytes, pages.len(), true);
         Evict::Read(batch, span, pages)
     }
 

@@ -27,7 +27,7 @@ mod write;
 
 use super::{
     Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Gauges, InFlight, PackedPayload, Payload, Place, Placed,
-    Progress, Purpose, Readers, Region, RegionId, Safety, Store, StorePlace, Urgency,
+    Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency,
 };
 use crate::index::{Index, Slot};
 use crate::mutants;
@@ -143,6 +143,7 @@ impl Ring {
         let common = Common {
             commits: Commits::new(start.next_group - 1),
             in_flight: InFlight::default(),
+            ssds: Ssds,
             readers: Readers::default(),
             eviction: Eviction::default(),
             quiescing: false,

@@ -3,10 +3,9 @@
 use super::{
     Appended, Building, GROUPS_IN_FLIGHT_MAX, Need, PackedPayload, Placed, Ring, RingIo, Sealed, UNFLUSHED_PAGES_MAX, Urgency, Writing,
 };
-use crate::api::{IoKind, Target};
 use crate::index::Slot;
 use crate::mutants;
-use crate::outbox::{Outbox, Span};
+use crate::outbox::Outbox;
 use crate::store::RegionId;
 use alloc::vec::Vec;
 use format::packed::PAGE_UNITS;
@@ -190,8 +189,7 @@ impl Ring {
         if wanted && self.flush.is_none() {
             self.flush = Some((complete, self.complete_tail, self.complete_end));
             self.unflushed_pages = 0;
-            let span = Span { target: Target::Ssd, offset_bytes: 0, length_bytes: 0, background: false };
-            out.io(span, IoKind::Flush, context(RingIo::Flush));
+            self.common.ssds.flush(out, context(RingIo::Flush));
         }
     }
 
@@ -237,13 +235,8 @@ impl Ring {
         });
         self.written_pages += u64::from(count);
         self.unflushed_pages += u64::from(count);
-        let span = Span {
-            target: Target::Ssd,
-            offset_bytes: self.page_offset_bytes(group.seq, group.first_page),
-            length_bytes: u64::from(count) * BLOCK_BYTES,
-            background: false,
-        };
-        out.io(span, IoKind::Write { pages, fua: false }, context(RingIo::Group(group.group)));
+        let offset_bytes = self.page_offset_bytes(group.seq, group.first_page);
+        self.common.ssds.write(out, offset_bytes, pages, false, context(RingIo::Group(group.group)));
     }
 
     fn write_footer<C>(&mut self, pool: &PagePool, out: &mut Outbox<C>, context: &impl Fn(RingIo) -> C) -> bool {
@@ -280,9 +273,8 @@ impl Ring {
         self.written_pages += count as u64;
         self.unflushed_pages += count as u64;
         self.footers_in_flight += 1;
-        let span = Span { target: Target::Ssd, offset_bytes, length_bytes: count as u64 * BLOCK_BYTES, background: true };
         let pages = pages.into_iter().map(page::PageMut::freeze).collect();
-        out.io(span, IoKind::Write { pages, fua: false }, context(RingIo::Footer(sealed.seq)));
+        self.common.ssds.write(out, offset_bytes, pages, true, context(RingIo::Footer(sealed.seq)));
         true
     }
 }
