@@ -67,7 +67,8 @@ pub fn run(path: &str, blocks: u64) -> Result<()> {
         let pool = PagePool::new(PAGES_MIN + RAM_BLOCKS as usize + 4096);
         let place = StorePlace { uuid: state.superblock.uuid, session: state.superblock.session, shard, layout };
         let config = ShardConfig { place, ram_blocks: RAM_BLOCKS, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
-        let mut rig = Filler { shard: Shard::new(config, end), ssd: &medium.0, io: VecDeque::new(), now_ns: 1, answered: 0, quiet: false };
+        let mut rig =
+            Filler { shard: Shard::new(config, end), ssds: [&medium.0], io: VecDeque::new(), now_ns: 1, answered: 0, quiet: false };
         let options = VolumeOptions {
             mode: Mode::WriteThrough,
             admission: Admission::Always,
@@ -99,7 +100,7 @@ pub fn run(path: &str, blocks: u64) -> Result<()> {
 /// One shard and what stands for its devices.
 struct Filler<'a> {
     shard: Shard,
-    ssd: &'a File,
+    ssds: [&'a File; 1],
     io: VecDeque<Io>,
     now_ns: u64,
     answered: u64,
@@ -163,15 +164,15 @@ impl Filler<'_> {
 
     fn perform(&mut self, target: Target, offset_bytes: u64, kind: IoKind) -> Result<PageMutVec> {
         Ok(match (target, kind) {
-            (Target::Ssd, IoKind::Read(mut pages)) => {
+            (Target::Ssd(ssd), IoKind::Read(mut pages)) => {
                 for (page, at) in pages.iter_mut().zip(0u64..) {
-                    self.ssd.read_exact_at(&mut page[..], offset_bytes + at * BLOCK_BYTES)?;
+                    self.ssds[usize::from(ssd.0)].read_exact_at(&mut page[..], offset_bytes + at * BLOCK_BYTES)?;
                 }
                 pages
             }
-            (Target::Ssd, IoKind::Write { pages, .. }) => {
+            (Target::Ssd(ssd), IoKind::Write { pages, .. }) => {
                 for (page, at) in pages.iter().zip(0u64..).filter(|(page, _)| page.iter().any(|byte| *byte != 0)) {
-                    self.ssd.write_all_at(&page[..], offset_bytes + at * BLOCK_BYTES)?;
+                    self.ssds[usize::from(ssd.0)].write_all_at(&page[..], offset_bytes + at * BLOCK_BYTES)?;
                 }
                 PageMutVec::new()
             }

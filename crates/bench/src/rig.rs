@@ -13,7 +13,7 @@ use types::{Admission, Mode, ShardIndex, VolumeId, VolumeIndex};
 pub struct Rig {
     pub shard: Shard,
     pub pool: PagePool,
-    ssd: Vec<u8>,
+    ssds: Vec<Vec<u8>>,
     io: VecDeque<Io>,
     pub now_ns: u64,
 }
@@ -33,7 +33,7 @@ impl Rig {
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
         let attach = Command::Attach { volume: VolumeIndex(0), id: VolumeId(1), size_bytes: 1 << 40, options: options() };
         shard.command(0, attach);
-        Rig { shard, pool, ssd: vec![0; ssd_bytes as usize], io: VecDeque::new(), now_ns: 1 }
+        Rig { shard, pool, ssds: vec![vec![0; ssd_bytes as usize]], io: VecDeque::new(), now_ns: 1 }
     }
 
     /// One request, driven to its reply.
@@ -96,17 +96,17 @@ impl Rig {
     fn perform(&mut self, io: Io) {
         let mut filled = PageMutVec::new();
         match (io.target, io.kind) {
-            (Target::Ssd, IoKind::Read(mut pages)) => {
+            (Target::Ssd(ssd), IoKind::Read(mut pages)) => {
                 for (at, page) in pages.iter_mut().enumerate() {
                     let from = io.offset_bytes as usize + at * 4096;
-                    page.copy_from_slice(&self.ssd[from..from + 4096]);
+                    page.copy_from_slice(&self.ssds[usize::from(ssd.0)][from..from + 4096]);
                 }
                 filled = pages;
             }
-            (Target::Ssd, IoKind::Write { pages, .. }) => {
+            (Target::Ssd(ssd), IoKind::Write { pages, .. }) => {
                 for (at, page) in pages.iter().enumerate() {
                     let from = io.offset_bytes as usize + at * 4096;
-                    self.ssd[from..from + 4096].copy_from_slice(&page[..]);
+                    self.ssds[usize::from(ssd.0)][from..from + 4096].copy_from_slice(&page[..]);
                 }
             }
             (Target::Backing(_), IoKind::Read(mut pages)) => {

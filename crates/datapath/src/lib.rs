@@ -8,6 +8,7 @@ use api::error::ControlError;
 pub use records::device_facts::{DeviceFacts, FoundDevice};
 use records::state::PoolRecord;
 use std::time::Duration;
+use types::SsdIndex;
 use uuid::Uuid;
 
 pub mod figures;
@@ -97,6 +98,8 @@ pub enum Notice {
         pool: String,
         /// Which it is: a pool of that name may be on another SSD by now, or have been started again.
         life: Life,
+        /// Which SSD of the pool.
+        ssd: SsdIndex,
         /// It has no space for what was written.
         no_space: bool,
     },

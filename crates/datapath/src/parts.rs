@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use targets::{Look, Offered, Protocol};
-use types::Treatment;
+use types::{SsdIndex, Treatment};
 use uuid::Uuid;
 
 /// What the machine says of devices and files, without changing them.
@@ -132,8 +132,8 @@ pub trait Pools: Send + Sync {
     /// Whether the pool has shards, whatever its SSD does.
     fn has_shards(&self, pool: &str) -> bool;
 
-    /// Whether a shard of the pool has lost the SSD.
-    fn has_lost_ssd(&self, pool: &str) -> bool;
+    /// The SSD that a shard of the pool has lost, if one has.
+    fn lost_ssd(&self, pool: &str) -> Option<SsdIndex>;
 
     /// Quiesces the pool. With `clean`, also writes the checkpoint and the mark of a clean stop.
     fn stop_pool(&self, pool: &str, clean: bool) -> Result<(), ControlError>;
@@ -154,8 +154,8 @@ pub trait Pools: Send + Sync {
         Ok(())
     }
 
-    /// All shards of the pool are to know that its SSD failed: none uses it any more. Shards of another life are not told.
-    fn ssd_failed(&self, pool: &str, life: Life);
+    /// All shards of the pool are to know that this SSD failed: none uses it any more. Shards of another life are not told.
+    fn ssd_failed(&self, pool: &str, life: Life, ssd: SsdIndex);
 
     /// It is on record that clean blocks on the pool's SSD are void.
     fn degraded_recorded(&self, pool: &str, life: Life);

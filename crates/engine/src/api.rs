@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use page::{PageMutVec, PageVec};
-use types::{Admission, BypassReason, Mode, OnSsdLoss, VolumeId, VolumeIndex};
+use types::{Admission, BypassReason, Mode, OnSsdLoss, SsdIndex, VolumeId, VolumeIndex};
 
 /// What a client asks for. Sector addresses are relative to the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,10 +249,18 @@ pub enum Outcome {
 /// Which device an [`Io`] is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The pool's SSD.
-    Ssd,
+    /// An SSD of the pool.
+    Ssd(SsdIndex),
     /// The backing device of a volume.
     Backing(VolumeIndex),
+}
+
+impl Target {
+    /// Whether it is an SSD, whichever.
+    #[inline]
+    pub fn is_ssd(self) -> bool {
+        matches!(self, Target::Ssd(_))
+    }
 }
 
 /// Names an [`Io`] until its completion.
@@ -390,6 +398,8 @@ pub enum Event {
     /// [`Command::SsdFailed`]. Then it records durably, outside the SSD, that the clean blocks on it
     /// are void, and says so by [`Command::DegradedRecorded`].
     SsdFailed {
+        /// Which SSD.
+        ssd: SsdIndex,
         /// It has no space for what was written: its file system is full, or what it is thinly provisioned from.
         no_space: bool,
     },
@@ -576,7 +586,10 @@ pub enum Command {
     },
     /// Another shard of the pool cannot write its log any more: the SSD is not used by this one
     /// either.
-    SsdFailed,
+    SsdFailed {
+        /// Which SSD.
+        ssd: SsdIndex,
+    },
     /// The host has recorded durably that the clean blocks on the SSD are void (answer to
     /// [`Event::SsdFailed`]).
     DegradedRecorded,

@@ -15,16 +15,17 @@ pub struct Outbox<C> {
     places: Vec<Place<C>>,
     free: Vec<u32>,
     serial: u64,
-    /// All I/O of the SSD lies here, in bytes.
+    /// All I/O of an SSD lies here, in bytes.
     ssd: Range<u64>,
 }
 
 /// Where the meaning of one I/O is kept until its completion; used again afterwards.
 struct Place<C> {
     id: IoId,
+    target: Target,
     context: Option<C>,
     /// What a read that went well brings; 0 for other kinds.
-    pages: usize,
+    pages: u32,
 }
 
 impl<C> Default for Outbox<C> {
@@ -47,7 +48,7 @@ pub struct Span {
 }
 
 impl<C> Outbox<C> {
-    /// I/O of the SSD that is not in this range, in bytes, is refused by an assertion: it would meet what is not this shard's.
+    /// I/O of an SSD that is not in this range, in bytes, is refused by an assertion: it would meet what is not this shard's.
     pub fn within(ssd: Range<u64>) -> Outbox<C> {
         Outbox { ssd, ..Outbox::default() }
     }
@@ -62,7 +63,7 @@ impl<C> Outbox<C> {
         let id = IoId(self.serial << PLACE_BITS | u64::from(place));
         self.serial += 1;
         let pages = self.check(&span, &kind);
-        let kept = Place { id, context: Some(context), pages };
+        let kept = Place { id, target: span.target, context: Some(context), pages };
         match self.places.get_mut(place as usize) {
             Some(free) => *free = kept,
             None => self.places.push(kept),
@@ -73,21 +74,21 @@ impl<C> Outbox<C> {
     }
 
     /// Asserts that the I/O keeps the rules of [`Io`] and meets nothing that is not this shard's. Gives the pages that a read must bring.
-    fn check(&self, span: &Span, kind: &IoKind) -> usize {
+    fn check(&self, span: &Span, kind: &IoKind) -> u32 {
         let Span { target, offset_bytes: offset, length_bytes: length, .. } = *span;
         if matches!(kind, IoKind::Flush) {
             assert_eq!(length, 0, "a flush is of the whole device");
             return 0;
         }
-        let unit = if target == Target::Ssd { BLOCK_BYTES } else { SECTOR_BYTES };
+        let unit = if target.is_ssd() { BLOCK_BYTES } else { SECTOR_BYTES };
         assert!(length > 0 && (offset | length).is_multiple_of(unit), "{length} bytes at {offset} of {target:?}: no whole units");
-        let is_own = target != Target::Ssd || self.ssd.start <= offset && offset + length <= self.ssd.end;
-        assert!(is_own, "{length} bytes at {offset} of the SSD are not in the shard's {:?}", self.ssd);
+        let is_own = !target.is_ssd() || self.ssd.start <= offset && offset + length <= self.ssd.end;
+        assert!(is_own, "{length} bytes at {offset} of an SSD are not in the shard's {:?}", self.ssd);
         let pages = (offset % BLOCK_BYTES + length).div_ceil(BLOCK_BYTES) as usize;
         match kind {
             IoKind::Read(into) => {
                 assert_eq!(into.len(), pages, "pages for {length} bytes");
-                pages
+                pages as u32
             }
             IoKind::Write { pages: data, .. } => {
                 assert_eq!(data.len(), pages, "pages of {length} bytes");
@@ -97,18 +98,18 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// What the completion of `id` means; `brought` is the count of pages that came with it, if it went well.
+    /// What the completion of `id` means, and of which device it is; `brought` is the count of pages that came with it, if it went well.
     ///
     /// # Panics
     /// If that I/O is not in flight (the outside completed it twice, or made it up), or a read that went well lacks pages.
-    pub fn completed(&mut self, id: IoId, brought: Option<usize>) -> C {
+    pub fn completed(&mut self, id: IoId, brought: Option<usize>) -> (C, Target) {
         let number = (id.0 & ((1 << PLACE_BITS) - 1)) as u32;
         let place = self.places.get_mut(number as usize).filter(|place| place.id == id);
-        let wanted = place.as_ref().map(|place| place.pages);
-        let context = place.and_then(|place| place.context.take());
+        let wanted = place.as_ref().map(|place| place.pages as usize);
+        let found = place.and_then(|place| Some((place.context.take()?, place.target)));
         self.free.push(number);
         assert!(brought.is_none() || brought == wanted, "{id:?} brought {brought:?} pages of {wanted:?}");
-        context.unwrap_or_else(|| panic!("completion of an I/O that is not in flight: {id:?}"))
+        found.unwrap_or_else(|| panic!("completion of an I/O that is not in flight: {id:?}"))
     }
 
     /// Hands out a reply.

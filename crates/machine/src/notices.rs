@@ -24,7 +24,7 @@ impl PoolNotices {
     pub fn of(&self, shard: ShardIndex, event: Event, name_of: impl Fn(VolumeIndex) -> String) -> Option<Notice> {
         let (pool, life) = (self.pool.clone(), self.life);
         Some(match event {
-            Event::SsdFailed { no_space } => Notice::SsdFailed { pool, life, no_space },
+            Event::SsdFailed { ssd, no_space } => Notice::SsdFailed { pool, life, ssd, no_space },
             Event::NothingDirty(place) if !super::locked(&self.clean).said_by(shard, place) => return None,
             Event::NothingDirty(place) => Notice::NothingDirty { pool, life, volume: name_of(place) },
             Event::GoingHome => Notice::GoingHome { pool, life },

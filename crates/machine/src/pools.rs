@@ -22,10 +22,10 @@ use records::state::{PoolPhase, PoolRecord, VolumeRecord};
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use types::VolumeIndex;
+use types::{SsdIndex, VolumeIndex};
 
 /// Shards for each core of the machine that formats the pool: twice as many as there will be reactors, so that they can be dealt out evenly when
 /// the machine grows.
@@ -105,7 +105,7 @@ impl Machine {
         let options = DeviceOptions { name: record.ssd.clone(), file, geometry: ssd.geometry(), model: None };
         let device = self.runtime.open_device(options).map_err(|e| failed(e, "raise the limit on open files"))?;
         let events = self.events_of(record, life, shards.len());
-        let pool = PoolOptions { ssd: device.clone(), shards, pages, events };
+        let pool = PoolOptions { ssds: vec![device.clone()], shards, pages, events };
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(e, ""))?;
         self.note_use(&device, DeviceUse::Ssd { pool: record.name.clone() }, Some(&handle));
         Ok((handle, device))
@@ -303,18 +303,20 @@ impl Pools for Machine {
         self.pool(pool).is_ok()
     }
 
-    /// Whether a shard of the pool cannot write its log any more. One that does not answer is not counted.
-    fn has_lost_ssd(&self, pool: &str) -> bool {
-        let Ok(pool) = self.pool(pool) else { return false };
-        let lost = Arc::new(AtomicBool::new(false));
+    /// The SSD on which a shard of the pool cannot write its log any more. One that does not answer is not counted.
+    fn lost_ssd(&self, pool: &str) -> Option<SsdIndex> {
+        let pool = self.pool(pool).ok()?;
+        let lost: Arc<Mutex<Option<SsdIndex>>> = Arc::default();
         let seen = lost.clone();
         let looked = self.runtime.inspect_shards(&pool.handle, move |_, shard| {
-            seen.fetch_or(shard.has_lost_its_log(), Ordering::Relaxed);
+            if let Some(ssd) = shard.lost_ssd() {
+                locked(&seen).get_or_insert(ssd);
+            }
         });
         if let Err(error) = looked {
             tracing::debug!(pool = pool.name, "not all shards say whether they have lost the SSD: {error}");
         }
-        lost.load(Ordering::Relaxed)
+        *locked(&lost)
     }
 
     /// Quiesces the shards, takes them back, and (`clean`) writes the checkpoint. Volumes are detached before.
@@ -355,8 +357,8 @@ impl Pools for Machine {
         Ok(())
     }
 
-    fn ssd_failed(&self, pool: &str, life: Life) {
-        self.tell_shards(pool, life, |_| Some(Command::SsdFailed));
+    fn ssd_failed(&self, pool: &str, life: Life, ssd: SsdIndex) {
+        self.tell_shards(pool, life, |_| Some(Command::SsdFailed { ssd }));
     }
 
     fn degraded_recorded(&self, pool: &str, life: Life) {

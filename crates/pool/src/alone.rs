@@ -5,7 +5,7 @@
 //! them. Whether a block was cached is looked up before its request goes in; a block that a request in
 //! flight brings counts as cached.
 
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Request, VolumeOptions};
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use engine::store::StorePlace;
 use format::Layout;
@@ -196,7 +196,6 @@ impl Alone {
     }
 
     fn perform(&mut self, io: Io) {
-        assert!(matches!(io.target, Target::Ssd | Target::Backing(_)));
         let pages = match io.kind {
             IoKind::Read(mut pages) => {
                 pages.iter_mut().for_each(|page| page.fill(0));

@@ -33,7 +33,7 @@ pub fn for_front(command: &Command) -> ForFront {
         | Command::Cancel { .. }
         | Command::DropClean { .. }
         | Command::Cold { .. }
-        | Command::SsdFailed
+        | Command::SsdFailed { .. }
         | Command::DegradedRecorded
         | Command::SsdForgotten { .. }
         | Command::GoingHome
@@ -62,7 +62,7 @@ pub fn token_of(command: &mut Command) -> Option<&mut u64> {
         | Command::Cancel { .. }
         | Command::SetPolicies { .. }
         | Command::Cold { .. }
-        | Command::SsdFailed
+        | Command::SsdFailed { .. }
         | Command::DegradedRecorded
         | Command::SsdForgotten { .. }
         | Command::GoingHome

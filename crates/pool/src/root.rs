@@ -177,7 +177,7 @@ impl Root {
     /// # Errors
     /// [`CheckpointError`]; the next start reads the log instead.
     pub fn checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), CheckpointError> {
-        if shards.iter().any(Shard::has_lost_its_log) {
+        if shards.iter().any(|shard| shard.lost_ssd().is_some()) {
             return Err(CheckpointError::SsdFailed);
         }
         self.write_checkpoint(medium, shards).map_err(CheckpointError::Open)

@@ -57,7 +57,7 @@ fn main() {
         Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
     });
     let events = Arc::new(|_, event| println!("event: {event:?}"));
-    let pool = runtime.add_pool(PoolOptions { ssd, shards: shards.collect(), pages: pages.clone(), events }).expect("a pool");
+    let pool = runtime.add_pool(PoolOptions { ssds: vec![ssd], shards: shards.collect(), pages: pages.clone(), events }).expect("a pool");
     let options = VolumeOptions { mode: Mode::WriteThrough, admission: Admission::Always, ..VolumeOptions::default() };
     let attach = AttachOptions { name: "cached".into(), index: VolumeIndex(0), id: VolumeId(1), backing, options };
     let volume = runtime.attach_volume(&pool, attach).expect("a volume");

@@ -5,9 +5,9 @@ use crate::content;
 use crate::device_io::{DeviceIo, Finished, Owner};
 use crate::message::{Directory, Message};
 use crate::ring::Ring;
-use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request, Target};
+use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request};
 use engine::shard::Shard;
-use pool::{Feeder, Host, Origin, Part};
+use pool::{Devices, Feeder, Host, Origin, Part};
 use std::sync::Arc;
 use types::{Content, ShardIndex, VolumeIndex};
 
@@ -26,9 +26,8 @@ pub(crate) struct PoolPart {
 /// Where what a part says goes.
 pub(crate) struct Ways {
     pub(crate) number: u32,
-    pub(crate) ssd: u32,
-    /// Device numbers by volume.
-    pub(crate) backing: Vec<Option<u32>>,
+    /// Device numbers.
+    pub(crate) devices: Devices<u32>,
     pub(crate) events: EventSink,
     pub(crate) commands: Arc<Commands>,
 }
@@ -69,10 +68,7 @@ impl Feeder for Draining<'_, '_> {
 
 impl Host for Draining<'_, '_> {
     fn io(&mut self, shard: ShardIndex, io: Io) {
-        let device = match io.target {
-            Target::Ssd => Some(self.ways.ssd),
-            Target::Backing(volume) => self.ways.backing.get(usize::from(volume.0)).copied().flatten(),
-        };
+        let device = self.ways.devices.get(io.target).copied();
         let owner = Owner::Shard { pool: self.ways.number, shard, id: io.id };
         // A number that no device has is refused like a failed device.
         self.around.devices.submit(self.around.ring, self.around.now_ns, device.unwrap_or(u32::MAX), io, owner);
@@ -142,11 +138,7 @@ impl PoolPart {
     }
 
     pub(crate) fn set_backing(&mut self, volume: VolumeIndex, device: Option<u32>) {
-        let (index, backing) = (usize::from(volume.0), &mut self.ways.backing);
-        if backing.len() <= index {
-            backing.resize(index + 1, None);
-        }
-        backing[index] = device;
+        self.ways.devices.set_backing(volume, device);
     }
 
     /// Takes everything the front and the local shards have to say; replies for endpoints of this reactor go to `replies`.

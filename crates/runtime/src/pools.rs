@@ -14,7 +14,7 @@ use engine::stats::VolumeStats;
 use page::{PAGE_BYTES, PagePool};
 use pool::commands::token_of;
 use pool::part::home_of;
-use pool::{Part, Place};
+use pool::{Devices, Part, Place};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(40);
 
 /// A pool to be taken into the runtime.
 pub struct PoolOptions {
-    /// The SSD the shards' logs are on.
-    pub ssd: DeviceRef,
+    /// The SSDs that the shards' logs are on, in order of their index.
+    pub ssds: Vec<DeviceRef>,
     /// All shards, in order of their index, ready to serve (new or recovered).
     pub shards: Vec<Shard>,
     /// The page pool that the shards were made with. Clients' writes to volumes of this pool draw on it too, since their pages
@@ -102,7 +102,7 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Timeout`].
     pub fn add_pool(&self, options: PoolOptions) -> Result<PoolRef, RuntimeError> {
-        let PoolOptions { ssd, shards, pages, events } = options;
+        let PoolOptions { ssds, shards, pages, events } = options;
         let count = shards.len();
         let shared =
             PoolShared { number: self.numbers.pool.fetch_add(1, Ordering::Relaxed), shards: count, pages, commands: Arc::default() };
@@ -117,8 +117,7 @@ impl Runtime {
             let places = shards.iter_mut().enumerate().map(place).collect();
             let ways = Ways {
                 number: shared.number,
-                ssd: ssd.0.number,
-                backing: Vec::new(),
+                devices: Devices::new(ssds.iter().map(|ssd| ssd.0.number).collect()),
                 events: events.clone(),
                 commands: shared.commands.clone(),
             };

@@ -465,7 +465,7 @@ impl System for Daemon {
         let mut shards: Vec<(ShardIndex, Shard)> = parts.into_iter().flat_map(Part::into_shards).collect();
         shards.sort_unstable_by_key(|(index, _)| *index);
         let shards: Vec<Shard> = shards.into_iter().map(|(_, shard)| shard).collect();
-        if !shards.iter().any(Shard::has_lost_its_log) {
+        if shards.iter().all(|shard| shard.lost_ssd().is_none()) {
             assert!(shards.iter().all(|shard| shard.is_quiesced() && shard.io_in_flight() == 0), "stopped only when quiet");
         }
         root.checkpoint(ssd, &shards).map_err(|error| match error {

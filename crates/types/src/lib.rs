@@ -60,6 +60,15 @@ pub struct VolumeIndex(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VolumeId(pub u32);
 
+/// An SSD's place among those of its pool. A pool has one, [`SsdIndex::FIRST`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SsdIndex(pub u8);
+
+impl SsdIndex {
+    /// The first SSD of every pool.
+    pub const FIRST: SsdIndex = SsdIndex(0);
+}
+
 /// A shard's place in its pool; fixed when the pool is formatted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardIndex(pub u16);

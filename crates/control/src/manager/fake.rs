@@ -25,7 +25,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use types::Mode;
+use types::{Mode, SsdIndex};
 use uuid::Uuid;
 
 mod device;
@@ -216,9 +216,9 @@ impl Pools for World {
         self.inside().running.contains_key(pool)
     }
 
-    fn has_lost_ssd(&self, pool: &str) -> bool {
+    fn lost_ssd(&self, pool: &str) -> Option<SsdIndex> {
         let inside = self.inside();
-        inside.running.contains_key(pool) && inside.lost.contains(pool)
+        (inside.running.contains_key(pool) && inside.lost.contains(pool)).then_some(SsdIndex::FIRST)
     }
 
     fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
@@ -281,7 +281,7 @@ impl Pools for World {
         Ok(())
     }
 
-    fn ssd_failed(&self, _pool: &str, _life: Life) {}
+    fn ssd_failed(&self, _pool: &str, _life: Life, _ssd: SsdIndex) {}
 
     fn degraded_recorded(&self, _pool: &str, _life: Life) {}
 

@@ -130,9 +130,9 @@ impl Manager {
         });
         started.warnings.into_iter().for_each(|warning| self.events().note(Severity::Warning, &record.name, warning));
         self.write_records_or_tell(&record.name);
-        if self.data().has_lost_ssd(&record.name) {
+        if let Some(ssd) = self.data().lost_ssd(&record.name) {
             // The word may have come before all this, and was written over.
-            self.ssd_failed(&record.name, Life { uuid: record.uuid, session: started.session }, false);
+            self.ssd_failed(&record.name, Life { uuid: record.uuid, session: started.session }, ssd, false);
         }
         Ok(())
     }

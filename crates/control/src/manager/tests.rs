@@ -10,7 +10,7 @@ use datapath::{Life, Notice};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use types::Content;
+use types::{Content, SsdIndex};
 
 pub(super) const SSD: &str = "/ssd";
 pub(super) const DISK: &str = "/disk";
@@ -507,7 +507,7 @@ fn refused(manager: &Manager, expected: &str) {
 
 /// What the pool's data path says now when its SSD fails.
 pub(super) fn ssd_failed(world: &World) -> Notice {
-    Notice::SsdFailed { pool: "p".into(), life: life(world), no_space: false }
+    Notice::SsdFailed { pool: "p".into(), life: life(world), ssd: SsdIndex::FIRST, no_space: false }
 }
 
 /// The life that the pool is in.

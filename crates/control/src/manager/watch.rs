@@ -6,7 +6,7 @@ use datapath::{Life, Notice};
 use records::events::unix_s;
 use records::state::{Degraded, State, VolumeRecord};
 use std::time::Duration;
-use types::OnSsdLoss;
+use types::{OnSsdLoss, SsdIndex};
 
 /// Why an SSD is lost whose own word came to nothing.
 const UNKNOWN_FAILURE: &str = "an I/O to the SSD failed";
@@ -16,7 +16,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 impl Manager {
     pub(super) fn take_notice(&self, notice: &Notice) {
         match notice {
-            Notice::SsdFailed { pool, life, no_space } => self.ssd_failed(pool, *life, *no_space),
+            Notice::SsdFailed { pool, life, ssd, no_space } => self.ssd_failed(pool, *life, *ssd, *no_space),
             Notice::NothingDirty { pool, life, volume } => self.nothing_dirty(pool, *life, volume),
             Notice::PastSsd { .. } => self.written_past(&[notice]),
             Notice::GoingHome { pool, life } => self.data().going_home(pool, *life),
@@ -78,8 +78,8 @@ impl Manager {
     }
 
     /// Puts the failure on record. Until then nothing is done that relies on it.
-    pub(super) fn ssd_failed(&self, pool: &str, life: Life, no_space: bool) {
-        self.data().ssd_failed(pool, life);
+    pub(super) fn ssd_failed(&self, pool: &str, life: Life, ssd: SsdIndex, no_space: bool) {
+        self.data().ssd_failed(pool, life, ssd);
         let reason = if no_space { "the SSD is full: there is no space for what is written to it" } else { UNKNOWN_FAILURE };
         if !self.record_stubbornly(&[(pool, life)], |state| is_lost(state, pool, life, reason)) {
             // The word came late: the pool has left that SSD.
@@ -149,8 +149,8 @@ impl Manager {
             .partition(|notice| matches!(notice, Notice::SsdFailed { .. } | Notice::NothingDirty { .. } | Notice::PastSsd { .. }));
         others.into_iter().for_each(|notice| self.take_notice(notice));
         for notice in &saved {
-            if let Notice::SsdFailed { pool, life, .. } = notice {
-                self.data().ssd_failed(pool, *life);
+            if let Notice::SsdFailed { pool, life, ssd, .. } = notice {
+                self.data().ssd_failed(pool, *life, *ssd);
             }
         }
         let (past, others): (Vec<&Notice>, Vec<&Notice>) = saved.into_iter().partition(|notice| matches!(notice, Notice::PastSsd { .. }));

@@ -118,8 +118,8 @@ impl Shard {
             }
             Command::SetPolicies { volume, map } => self.set_policies(volume, map),
             Command::Cold { volume, blocks } => self.cool(volume, blocks),
-            Command::SsdFailed => {
-                if self.ssd_is_lost() {
+            Command::SsdFailed { ssd } => {
+                if self.ssd_is_lost(ssd) {
                     self.destage_store_moved();
                 }
             }

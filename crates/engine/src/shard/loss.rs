@@ -19,7 +19,7 @@ use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use alloc::vec::Vec;
-use types::{BypassReason, OnSsdLoss, VolumeIndex};
+use types::{BypassReason, OnSsdLoss, SsdIndex, VolumeIndex};
 
 /// Requests that would make the SSD stale wait this long for dirty blocks to go home. Drives and links that reset are back by then, and a device
 /// that hangs has answered: the kernel gives each command 30 seconds, and tries again.
@@ -31,8 +31,8 @@ pub const TELL_NS: u64 = 5_000_000_000;
 /// See the module.
 #[derive(Default)]
 pub struct Loss {
-    /// A write or flush of the SSD failed, under this shard or another: it is final.
-    ssd_failed: bool,
+    /// The SSD of which a write or flush failed, under this shard or another: it is final.
+    failed: Option<SsdIndex>,
     /// The host has recorded that clean blocks on the SSD are void.
     pub recorded: bool,
     /// When the store failed, or a dirty block last went home since, in any shard as far as the host has said.
@@ -49,7 +49,12 @@ impl Loss {
     /// Whether the SSD is lost.
     #[inline]
     pub fn is_ssd_failed(&self) -> bool {
-        self.ssd_failed
+        self.failed.is_some()
+    }
+
+    /// The SSD that is lost.
+    pub fn failed_ssd(&self) -> Option<SsdIndex> {
+        self.failed
     }
 
     /// When those who wait fail.
@@ -70,19 +75,19 @@ impl Loss {
 
 impl Shard {
     /// A write or flush of the store failed.
-    pub(super) fn ssd_failed(&mut self, error: IoError) {
-        self.out.event(Event::SsdFailed { no_space: error == IoError::NoSpace });
-        self.begin_loss();
+    pub(super) fn ssd_failed(&mut self, ssd: SsdIndex, error: IoError) {
+        self.out.event(Event::SsdFailed { ssd, no_space: error == IoError::NoSpace });
+        self.begin_loss(ssd);
     }
 
     /// Another shard cannot write the SSD: this one does not use it any more either, so that nothing new depends on it. False if it was lost before.
-    pub(super) fn ssd_is_lost(&mut self) -> bool {
+    pub(super) fn ssd_is_lost(&mut self, ssd: SsdIndex) -> bool {
         if self.loss.is_ssd_failed() {
             return false;
         }
         let waiters = self.store.commits_mut().fail();
         self.ready.extend(waiters);
-        self.begin_loss();
+        self.begin_loss(ssd);
         true
     }
 
@@ -110,8 +115,8 @@ impl Shard {
         }
     }
 
-    fn begin_loss(&mut self) {
-        self.loss.ssd_failed = true;
+    fn begin_loss(&mut self, ssd: SsdIndex) {
+        self.loss.failed = Some(ssd);
         self.store.eviction_mut().stop();
         self.loss.made_progress(self.now_ns);
         self.ranges.are_spoilt();

@@ -63,7 +63,7 @@ mod volumes;
 mod write_backing;
 mod write_store;
 
-use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Origin, Outcome, RangeStep, Reply, Request, RequestError};
+use crate::api::{Action, Command, Completion, IoError, Op as OpKind, Origin, Outcome, RangeStep, Reply, Request, RequestError, Target};
 use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
 use crate::locks::{Locks, OpId};
@@ -87,7 +87,7 @@ use format::checkpoint::LogEnd;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
 use recompress::Recompression;
-use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, VolumeIndex};
+use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, SsdIndex, VolumeIndex};
 use volumes::Volumes;
 
 pub use explain::{BlockFacts, DirtyExtent, EXPLAIN_BLOCKS_MAX, Explained, Form, Hits, Kept};
@@ -359,8 +359,9 @@ impl Shard {
     pub fn complete(&mut self, now_ns: u64, completion: Completion) {
         self.advance_time(now_ns);
         let Completion { id, result, pages } = completion;
-        match self.out.completed(id, result.is_ok().then_some(pages.len())) {
-            Context::Store(io) => self.store_completed(io, result),
+        let (context, target) = self.out.completed(id, result.is_ok().then_some(pages.len()));
+        match context {
+            Context::Store(io) => self.store_completed(target, io, result),
             Context::QuickRead(read) => self.quick_read_done(read, result, pages),
             Context::ReadSsd(part) => self.ssd_read(part, result, pages),
             Context::ReadBacking(part) => self.backing_read(part, result, pages),
@@ -509,12 +510,13 @@ impl Shard {
         volume.heat.fade(self.now_ns, volume.stats.reads + volume.stats.writes);
     }
 
-    fn store_completed(&mut self, io: LayoutIo, result: Result<(), IoError>) {
+    fn store_completed(&mut self, target: Target, io: LayoutIo, result: Result<(), IoError>) {
         self.note_places();
         let progress = self.store.completed(io, result.is_ok());
         self.ready.extend(progress.ready);
         if progress.failed {
-            self.ssd_failed(result.err().unwrap_or(IoError::Failed));
+            let Target::Ssd(ssd) = target else { unreachable!("the store is on SSDs") };
+            self.ssd_failed(ssd, result.err().unwrap_or(IoError::Failed));
         }
         if progress.flushed || progress.failed {
             self.destage_store_moved();
@@ -569,9 +571,9 @@ impl Shard {
         self.out.in_flight()
     }
 
-    /// Whether the SSD failed under this shard. Then its index names blocks that never reached the store: no checkpoint may be made of it.
-    pub fn has_lost_its_log(&self) -> bool {
-        self.loss.is_ssd_failed()
+    /// The SSD that failed under this shard. Then its index names blocks that never reached the store: no checkpoint may be made of it.
+    pub fn lost_ssd(&self) -> Option<SsdIndex> {
+        self.loss.failed_ssd()
     }
 
     /// Whether the store holds packed records. A checkpoint has no room for what is known of them: the next start reads the store.

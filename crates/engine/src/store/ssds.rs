@@ -3,7 +3,7 @@
 use crate::api::{IoKind, Target};
 use crate::outbox::{Outbox, Span};
 use page::PageVec;
-use types::BLOCK_BYTES;
+use types::{BLOCK_BYTES, SsdIndex};
 
 /// The SSD that the store lies on. Of copies on several SSDs, a page would have the same offset on each; these methods would choose the
 /// one to read, and write and flush all.
@@ -29,6 +29,6 @@ impl Ssds {
 
     #[inline]
     fn span(&self, offset_bytes: u64, pages: usize, background: bool) -> Span {
-        Span { target: Target::Ssd, offset_bytes, length_bytes: pages as u64 * BLOCK_BYTES, background }
+        Span { target: Target::Ssd(SsdIndex::FIRST), offset_bytes, length_bytes: pages as u64 * BLOCK_BYTES, background }
     }
 }

@@ -4,7 +4,7 @@
 mod one_page;
 
 use engine::api::{
-    Action, Command, Completion, Event, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target, VolumeOptions,
+    Action, Command, Completion, Event, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, VolumeOptions,
 };
 use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Scrubbed, Shard, ShardConfig};
@@ -158,7 +158,7 @@ impl Rig {
             self.held.push(io);
             return;
         }
-        let of_ssd = io.target == Target::Ssd;
+        let of_ssd = io.target.is_ssd();
         let device = if of_ssd { &mut self.ssd } else { &mut self.backing };
         let at = io.offset_bytes as usize;
         let (mut filled, mut result) = (PageMutVec::new(), Ok(()));
@@ -284,13 +284,13 @@ fn leaving_write_back_waits_until_no_record_calls_a_block_dirty() {
     rig.write(5, 7);
     assert_eq!(rig.request(Op::Flush, 0, 0, PageVec::new()).result, Ok(()));
     // A write over the dirty block, around the log, is under way when the mode changes.
-    rig.holds = Some(|io| io.target != Target::Ssd && matches!(io.kind, IoKind::Write { .. }));
+    rig.holds = Some(|io| !io.target.is_ssd() && matches!(io.kind, IoKind::Write { .. }));
     let pages = rig.page_of(8);
     rig.submit(Op::Write, 5 * 8, 8, pages, Some(BypassReason::Sequential));
     assert!(rig.drain().is_none());
     rig.set_mode(Mode::WriteAround);
     rig.drain();
-    rig.holds = Some(|io| io.target == Target::Ssd && matches!(io.kind, IoKind::Flush));
+    rig.holds = Some(|io| io.target.is_ssd() && matches!(io.kind, IoKind::Flush));
     rig.perform_held();
     assert_eq!(rig.drain().expect("written").outcome, Outcome::Bypass);
     assert!(rig.done.is_empty(), "the record that it is void is not durable yet");
@@ -407,7 +407,7 @@ fn packed_neighbours_are_read_at_once_and_fail_each_for_itself() {
     assert_eq!(rig.shard.content_stats().census.lz4, BLOCKS as u64);
     let pages_out = rig.pool.pages_out();
 
-    rig.holds = Some(|io| io.target == Target::Ssd && matches!(io.kind, IoKind::Read(_)));
+    rig.holds = Some(|io| io.target.is_ssd() && matches!(io.kind, IoKind::Read(_)));
     rig.submit(Op::Read, 0, BLOCKS as u32 * 8, PageVec::new(), None);
     assert!(rig.drain().is_none());
     let [io] = &rig.held[..] else { panic!("{} reads", rig.held.len()) };
@@ -442,7 +442,7 @@ fn a_check_meets_a_base_that_is_being_moved() {
             50 => (200, base.clone()),
             other => (1 + other, rig.noise(round + 1, 4096)),
         };
-        rig.holds = Some(|io| io.target == Target::Ssd && matches!(io.kind, IoKind::Write { .. }));
+        rig.holds = Some(|io| io.target.is_ssd() && matches!(io.kind, IoKind::Write { .. }));
         rig.submit(Op::Write, block * 8, 8, PageVec::from_buf([page]), None);
         rig.drain();
         if rig.held.iter().any(carries_base) {
@@ -496,7 +496,7 @@ fn a_bad_block_of_a_volume_that_waits_is_told_when_it_is_attached() {
 fn a_check_leaves_the_ssd_to_clients() {
     let mut rig = Rig::new();
     (0..200).for_each(|block| rig.write(block, 3));
-    rig.holds = Some(|io| io.target == Target::Ssd && io.background && matches!(io.kind, IoKind::Read(_)));
+    rig.holds = Some(|io| io.target.is_ssd() && io.background && matches!(io.kind, IoKind::Read(_)));
     let (mut reads, mut busy_ns, begun_ns) = (0, 0, rig.now_ns);
     for segment in 0..rig.shard.config().place.layout.segments_per_shard {
         rig.shard.command(rig.now_ns, Command::Check { token: 9, segment });
@@ -509,7 +509,7 @@ fn a_check_leaves_the_ssd_to_clients() {
                 rig.now_ns += 200_000;
                 rig.holds = None;
                 rig.perform_held();
-                rig.holds = Some(|io| io.target == Target::Ssd && io.background && matches!(io.kind, IoKind::Read(_)));
+                rig.holds = Some(|io| io.target.is_ssd() && io.background && matches!(io.kind, IoKind::Read(_)));
             } else {
                 rig.now_ns = rig.shard.next_deadline().expect("it goes on").max(rig.now_ns + 1000);
                 rig.shard.tick(rig.now_ns);
@@ -553,7 +553,7 @@ fn a_check_waits_for_pages() {
 #[test]
 fn a_check_ends_when_it_must() {
     let check = Command::Check { token: 9, segment: 0 };
-    let holds = |io: &Io| io.target == Target::Ssd && io.background && matches!(io.kind, IoKind::Read(_));
+    let holds = |io: &Io| io.target.is_ssd() && io.background && matches!(io.kind, IoKind::Read(_));
     let mut rig = Rig::new();
     rig.fill();
     rig.holds = Some(holds);

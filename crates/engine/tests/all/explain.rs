@@ -12,7 +12,7 @@ use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PageMutVec, PagePool, PageVec};
 use std::collections::VecDeque;
-use types::{Admission, BypassReason, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{Admission, BypassReason, Content, Mode, ShardIndex, SsdIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(3);
 const SSD_BYTES: u64 = 4 << 20;
@@ -93,7 +93,7 @@ impl Rig {
                     Action::Event(_) => {}
                 }
             }
-            let able = |io: &Io| io.target == Target::Ssd || !self.backing_hangs;
+            let able = |io: &Io| io.target.is_ssd() || !self.backing_hangs;
             let Some(at) = self.io.iter().position(able) else { return };
             let io = self.io.remove(at).expect("found above");
             self.perform(io);
@@ -103,7 +103,7 @@ impl Rig {
     fn perform(&mut self, io: Io) {
         let (mut pages, mut result) = (PageMutVec::new(), Ok(()));
         match (io.target, io.kind) {
-            (Target::Ssd, IoKind::Write { pages, .. }) => {
+            (Target::Ssd(_), IoKind::Write { pages, .. }) => {
                 result = if self.ssd_fails { Err(IoError::Failed) } else { Ok(()) };
                 for (at, page) in pages.iter().enumerate() {
                     let from = io.offset_bytes as usize + at * 4096;
@@ -114,7 +114,7 @@ impl Rig {
                 for (at, page) in wanted.iter_mut().enumerate() {
                     let from = io.offset_bytes as usize + at * 4096;
                     match target {
-                        Target::Ssd => page.copy_from_slice(&self.ssd[from..from + 4096]),
+                        Target::Ssd(_) => page.copy_from_slice(&self.ssd[from..from + 4096]),
                         Target::Backing(_) => page.fill(7),
                     }
                 }
@@ -229,7 +229,7 @@ fn without_its_ssd_requests_say_that_it_failed() {
     rig.read(50);
     (0..9).for_each(|block| rig.read(60 + block));
     rig.passes(SECOND);
-    assert!(rig.shard.has_lost_its_log());
+    assert_eq!(rig.shard.lost_ssd(), Some(SsdIndex::FIRST));
     rig.shard.command(rig.now_ns, Command::SsdForgotten { volume: VOLUME });
     rig.read(40);
     rig.write(40);

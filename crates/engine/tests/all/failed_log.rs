@@ -9,7 +9,7 @@ use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use page::{PageMutVec, PagePool, PageVec};
-use types::{Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{Mode, ShardIndex, SsdIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(0);
 const TOKEN: u64 = 7;
@@ -61,7 +61,7 @@ impl Rig {
                     self.ios += 1;
                     let changes = !matches!(io.kind, IoKind::Read(_));
                     self.home_writes += usize::from(matches!((&io.target, &io.kind), (Target::Backing(_), IoKind::Write { .. })));
-                    let broken = self.ssd_broken && changes && io.target == Target::Ssd;
+                    let broken = self.ssd_broken && changes && io.target.is_ssd();
                     let result = if broken { Err(IoError::Failed) } else { Ok(()) };
                     let pages = if let IoKind::Read(pages) = io.kind { pages } else { PageMutVec::new() };
                     self.now_ns += 1_000;
@@ -73,7 +73,10 @@ impl Rig {
                     self.answers.push(reply);
                 }
                 Action::Event(Event::BackingFailed(VOLUME)) => self.backing_failed = true,
-                Action::Event(Event::SsdFailed { .. }) => self.ssd_failed = true,
+                Action::Event(Event::SsdFailed { ssd, .. }) => {
+                    assert_eq!((Some(ssd), ssd), (self.shard.lost_ssd(), SsdIndex::FIRST), "the SSD that failed is named");
+                    self.ssd_failed = true;
+                }
                 Action::Event(Event::NothingDirty(VOLUME)) => self.nothing_dirty = true,
                 Action::Event(Event::GoingHome) => assert!(self.ssd_failed, "only then somebody waits for it"),
                 Action::Event(Event::CommandDone(TOKEN, result)) => self.done = Some(result),
@@ -120,6 +123,15 @@ fn rig_with_a_dirty_block() -> Rig {
 fn write_of(rig: &Rig, id: u64) -> Request {
     let pages = PageVec::from_iter([rig.pages.allocate_zeroed().expect("a client page").freeze()]);
     Request::new(id, VOLUME, Op::Write, 0, 8, Origin::Client).fua(true).pages(pages)
+}
+
+#[test]
+fn a_shard_knows_which_ssd_its_host_says_is_lost() {
+    let mut rig = rig_with_a_dirty_block();
+    assert_eq!(rig.shard.lost_ssd(), None);
+    rig.shard.command(rig.now_ns, Command::SsdFailed { ssd: SsdIndex(1) });
+    rig.pass(1_000_000);
+    assert_eq!((rig.shard.lost_ssd(), rig.ssd_failed), (Some(SsdIndex(1)), false), "the host knows already");
 }
 
 #[test]

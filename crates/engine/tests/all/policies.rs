@@ -1,6 +1,6 @@
 //! What policies of objects, streams and cold hints do, and what they never do, on devices in memory that answer at once.
 
-use engine::api::{Action, Command, Completion, Io, IoKind, Op, Origin, Outcome, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Io, IoKind, Op, Origin, Outcome, Reply, Request, VolumeOptions};
 use engine::front::{Front, FrontAction};
 use engine::policy::PINNED_MAX_PERMILLE;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
@@ -90,7 +90,7 @@ impl Rig {
                     Action::Event(_) => {}
                 }
             } else if let Some(io) = self.io.pop_front() {
-                let is_read = matches!(io.kind, IoKind::Read(_)) && io.target != Target::Ssd;
+                let is_read = matches!(io.kind, IoKind::Read(_)) && !io.target.is_ssd();
                 if let Some(held) = self.held.as_mut().filter(|_| is_read) {
                     held.push(io);
                     continue;
@@ -104,7 +104,7 @@ impl Rig {
     }
 
     fn perform(&mut self, io: Io) -> Completion {
-        let device = if io.target == Target::Ssd { &mut self.ssd } else { &mut self.backing };
+        let device = if io.target.is_ssd() { &mut self.ssd } else { &mut self.backing };
         let (at, length) = (io.offset_bytes as usize, io.length_bytes as usize);
         let mut pages = PageMutVec::new();
         match io.kind {

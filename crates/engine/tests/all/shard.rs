@@ -102,7 +102,7 @@ impl Rig {
         let at = self.chance(self.waiting.len() as u64) as usize;
         let (shard, io) = self.waiting.swap_remove(at);
         let image = match io.target {
-            Target::Ssd => &mut self.ssd,
+            Target::Ssd(_) => &mut self.ssd,
             Target::Backing(volume) => &mut self.backing[usize::from(volume.0)],
         };
         let (start, length) = (io.offset_bytes as usize, io.length_bytes as usize);

@@ -1,7 +1,7 @@
 //! What the write cache holds, what makes writers wait, and what goes home then.
 
 use crate::support::alone::{AT_ONCE, Rig, SECOND_NS, noise, partly_noise};
-use engine::api::{Op, Outcome, Target};
+use engine::api::{Op, Outcome};
 use page::PageVec;
 use types::{Content, ShardIndex, VolumeIndex};
 
@@ -70,8 +70,8 @@ fn who_waits_for_the_cleaner_sends_nothing_home() {
         rig.shard.tick(rig.now_ns);
         rig.drain();
     }
-    assert!(rig.held.iter().any(|io| io.target == Target::Ssd), "the cleaner reads");
-    let home: Vec<u64> = rig.held.iter().filter(|io| io.target != Target::Ssd).map(|io| io.offset_bytes / 4096).collect();
+    assert!(rig.held.iter().any(|io| io.target.is_ssd()), "the cleaner reads");
+    let home: Vec<u64> = rig.held.iter().filter(|io| !io.target.is_ssd()).map(|io| io.offset_bytes / 4096).collect();
     assert!(home.iter().all(|block| *block < COLD), "went home: {home:?}");
     rig.release();
     rig.replies.clear();

@@ -50,7 +50,7 @@ fn machine_with(directory: &Path, model: Option<DiskModel>) -> Machine {
     let sink = events.clone();
     let pool = runtime
         .add_pool(PoolOptions {
-            ssd,
+            ssds: vec![ssd],
             shards: shards.collect(),
             pages: pages.clone(),
             events: Arc::new(move |_, event| sink.lock().unwrap().push(format!("{event:?}"))),

@@ -229,7 +229,7 @@ fn pool_on(runtime: &Runtime, ssd: &DeviceRef) -> PoolRef {
         let config = ShardConfig { place, ram_blocks: 64, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
     });
-    let options = PoolOptions { ssd: ssd.clone(), shards: shards.collect(), pages: pages.clone(), events: Arc::new(|_, _| {}) };
+    let options = PoolOptions { ssds: vec![ssd.clone()], shards: shards.collect(), pages: pages.clone(), events: Arc::new(|_, _| {}) };
     runtime.add_pool(options).unwrap()
 }
 

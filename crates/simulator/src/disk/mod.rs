@@ -9,7 +9,7 @@ pub mod media;
 
 use std::collections::BTreeMap;
 
-use engine::api::{Completion, Io, IoError, IoKind, Target};
+use engine::api::{Completion, Io, IoError, IoKind};
 use page::{PageMutVec, PageVec};
 
 use crate::prng::Prng;
@@ -318,7 +318,7 @@ impl Disk {
 
 /// What names an I/O when others are left out: its kind, and its place; of the SSD not that, for it follows from all that was written before.
 pub fn name_of(io: &Io) -> (std::mem::Discriminant<IoKind>, Option<(u64, u64)>) {
-    (std::mem::discriminant(&io.kind), (io.target != Target::Ssd).then_some((io.offset_bytes, io.length_bytes)))
+    (std::mem::discriminant(&io.kind), (!io.target.is_ssd()).then_some((io.offset_bytes, io.length_bytes)))
 }
 
 fn read_into(media: &Media, offset: u64, length: u64, pages: &mut PageMutVec) {

@@ -8,6 +8,7 @@ use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeId};
 
 use super::World;
 use super::clients::Pending;
+use super::devices::backing_of;
 use super::kinship::Kinship;
 use crate::disk::faults::Strike;
 
@@ -286,7 +287,7 @@ impl World<'_> {
     /// Whether an error told to a client, or the failure of a command, is explained by what devices did since it was begun. `settled`: the
     /// SSD cannot be to blame.
     pub fn explains_error(&self, volume: u16, since_ns: u64, settled: bool) -> bool {
-        let device = 1 + usize::from(volume);
+        let device = backing_of(volume);
         let backing = self.blame.struck_since(device, since_ns) || self.blame.flush_failed.contains(&device);
         let ssd = self.blame.struck_since(0, since_ns) || self.blame.ssd_failed;
         backing || ssd && !settled
@@ -296,7 +297,7 @@ impl World<'_> {
     /// if something dirty is what it is of. Where one copy is good there are no errors.
     pub fn needs_lost_ssd(&self, pending: &Pending) -> bool {
         let draft = &pending.draft;
-        let device = 1 + usize::from(draft.volume);
+        let device = backing_of(draft.volume);
         if !self.ssd_failed || self.blame.struck_since(device, pending.submitted_ns) || self.blame.flush_failed.contains(&device) {
             return true;
         }

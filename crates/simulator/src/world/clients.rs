@@ -6,6 +6,7 @@ use engine::api::{Op, Reply, Request, RequestError};
 use page::{PagePool, PageVec};
 use types::VolumeIndex;
 
+use super::devices::backing_of;
 use super::{Failure, Happening, Step, World, failed};
 use crate::course::Kind;
 use crate::oracle::Kind as Written;
@@ -294,7 +295,7 @@ impl World<'_> {
         let state = &self.volumes[usize::from(volume)];
         // Whatever the SSD did: a volume that never kept anything back has it all at home.
         let surely = state.always_settled;
-        let media = &self.devices[1 + usize::from(volume)].media;
+        let media = &self.devices[backing_of(volume)].media;
         for sector in start_sector..start_sector + u64::from(sectors) {
             if !self.wounds.open.contains_key(&(volume, sector / 8)) {
                 self.oracle.check_image(volume, sector, media.bytes(sector * 512, 512), surely)?;

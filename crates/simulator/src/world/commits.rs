@@ -3,7 +3,7 @@
 //! Now and then, when a flush comes to a volume whose backing device owes clients nothing, that device answers nothing any more until the flush is
 //! answered. If the flush needs it all the same (for what destage has written, say), nothing goes on, and that is found.
 
-use engine::api::{Io, IoKind, Op};
+use engine::api::{Io, IoKind, Op, Target};
 
 use super::{Step, World, failed};
 
@@ -34,10 +34,13 @@ impl Commits {
     }
 
     /// An I/O begins. Destage is no client.
-    pub fn io_begins(&mut self, device: usize, io: &Io) {
+    pub fn io_begins(&mut self, io: &Io) {
         let changes = matches!(io.kind, IoKind::Write { .. } | IoKind::WriteZeroes { .. } | IoKind::Discard);
-        if device > 0 && changes && !io.background {
-            self.0[device - 1].past += 1;
+        if let Target::Backing(volume) = io.target
+            && changes
+            && !io.background
+        {
+            self.0[usize::from(volume.0)].past += 1;
         }
     }
 

@@ -2,24 +2,54 @@
 
 use engine::api::{Io, IoError, IoKind, Target};
 use page::PageMutVec;
+use types::{SsdIndex, VolumeIndex};
 
 use super::blame::Answered;
-use super::{Happening, Step, World, name_of};
+use super::{Happening, Step, World};
 use crate::course::Kind;
 use crate::coverage::fault_of;
 use crate::disk::faults::{Class, Strike};
 
+/// A world's SSDs, numbered from 0; the backing devices of its volumes follow them.
+const SSDS: usize = 1;
+
+/// The number of the device that an I/O is for.
+pub fn device_of(target: Target) -> usize {
+    match target {
+        Target::Ssd(ssd) => usize::from(ssd.0),
+        Target::Backing(volume) => SSDS + usize::from(volume.0),
+    }
+}
+
+/// What is the device of that number.
+pub fn target_of(device: usize) -> Target {
+    match device.checked_sub(SSDS) {
+        None => Target::Ssd(SsdIndex(device as u8)),
+        Some(volume) => Target::Backing(VolumeIndex(volume as u16)),
+    }
+}
+
+/// The number of a volume's backing device.
+pub fn backing_of(volume: u16) -> usize {
+    device_of(Target::Backing(VolumeIndex(volume)))
+}
+
+/// The device, for people.
+pub fn name_of(device: usize) -> String {
+    match target_of(device) {
+        Target::Ssd(_) => "SSD".to_string(),
+        Target::Backing(volume) => format!("backing {}", volume.0),
+    }
+}
+
 impl World<'_> {
     /// An I/O that a shard wants.
     pub fn io_begin(&mut self, lane: u16, io: Io) -> Step {
-        let device = match io.target {
-            Target::Ssd => 0,
-            Target::Backing(volume) => 1 + usize::from(volume.0),
-        };
+        let device = device_of(io.target);
         self.stats.ios += 1;
         self.note(2 + device as u64, io.offset_bytes ^ io.length_bytes << 40 ^ u64::from(lane) << 60);
         self.watch_io(device, &io, "begins", None);
-        self.commits.io_begins(device, &io);
+        self.commits.io_begins(&io);
         if device == 0 {
             self.check_no_race_on_ssd(&io)?;
             self.see_log_write(lane, &io);
@@ -66,8 +96,10 @@ impl World<'_> {
             }
         }
         match strike {
-            Strike::FlushError { drop_pages: true } if device > 0 => self.oracle.drop_unflushed(device as u16 - 1),
-            Strike::FlushError { drop_pages: true } => self.give_up_unsettled(),
+            Strike::FlushError { drop_pages: true } => match target_of(device) {
+                Target::Ssd(_) => self.give_up_unsettled(),
+                Target::Backing(volume) => self.oracle.drop_unflushed(volume.0),
+            },
             Strike::Lost | Strike::Misdirected { .. } | Strike::Rot if device == 0 => {
                 self.ssd_lied |= self.plan.ssd_faults.corrupt_write_per_10k > 0;
             }

@@ -1,10 +1,10 @@
 //! The flush gate of every device, as the runtime has it: one flush at a time, whichever shard asks; a failed one is final.
 
-use engine::api::{Completion, Io, IoError, IoId, IoKind, Target};
+use engine::api::{Completion, Io, IoError, IoId, IoKind};
 use engine::flush_gate::{Arrival, Ended, FlushGate};
 use page::PageMutVec;
-use types::VolumeIndex;
 
+use super::devices::target_of;
 use super::{Happening, World};
 
 /// Who waits for a flush: the shard and its I/O.
@@ -49,7 +49,7 @@ impl World<'_> {
             self.answer_io(lane, Completion { id, result, pages: PageMutVec::new() });
         }
         if start_next {
-            let target = if device == 0 { Target::Ssd } else { Target::Backing(VolumeIndex(device as u16 - 1)) };
+            let target = target_of(device);
             self.device_begin(device, lane, Io { id, target, offset_bytes: 0, length_bytes: 0, kind: IoKind::Flush, background: false });
         }
     }

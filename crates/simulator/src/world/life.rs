@@ -5,6 +5,7 @@ use engine::unanimous::Unanimous;
 use types::{Mode, VolumeIndex};
 
 use super::commits::Commits;
+use super::devices::backing_of;
 use super::gates::Gates;
 use super::{Happening, Step, World, failed};
 use crate::coverage::{Fault, Phase};
@@ -390,7 +391,7 @@ impl World<'_> {
     /// Attaches a volume, after a flush of its backing device: what a read may show from now on must stay (C3), and the shard counts
     /// writes from here.
     pub fn attach(&mut self, volume: u16) {
-        let media = &mut self.devices[1 + usize::from(volume)].media;
+        let media = &mut self.devices[backing_of(volume)].media;
         let position = media.position();
         media.flush(position);
         let state = &self.volumes[usize::from(volume)];

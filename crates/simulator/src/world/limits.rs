@@ -3,7 +3,7 @@
 use engine::api::{Io, IoKind};
 use page::Page;
 
-use super::name_of;
+use super::devices::name_of;
 use super::{Step, World, failed};
 use crate::disk::Disk;
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use engine::api::Command;
 use engine::shard::LOSS_PATIENCE_NS;
 use engine::unanimous::Unanimous;
-use types::{ShardIndex, VolumeIndex};
+use types::{ShardIndex, SsdIndex, VolumeIndex};
 
 use super::operator::Purpose;
 use super::{Happening, Step, World};
@@ -71,12 +71,12 @@ impl World<'_> {
     }
 
     /// A shard cannot write its log any more: the host tells the others, and records it.
-    pub fn ssd_fails(&mut self) {
+    pub fn ssd_fails(&mut self, ssd: SsdIndex) {
         self.ssd_failed = true;
         self.loss.progress_ns = self.queue.now_ns();
         self.operator.ssd_failed = self.plan.operator[6] > 0 && self.prng.percent(60);
         let told_ns = self.prng.pick(&[1_000, 1_000_000]);
-        self.queue.after(told_ns, Happening::SsdFailureTold);
+        self.queue.after(told_ns, Happening::SsdFailureTold(ssd));
         let typical = self.prng.pick(&[1_000_000, 100_000_000]);
         let delay = self.prng.spread(typical);
         self.queue.after(delay, Happening::DegradedRecorded);

@@ -40,7 +40,7 @@ use std::ops::Range;
 
 use engine::api::{IoId, VolumeOptions};
 use page::PagePool;
-use types::{Mode, VolumeIndex};
+use types::{Mode, SsdIndex, VolumeIndex};
 
 use crate::content::Content;
 use crate::course::Course;
@@ -177,7 +177,7 @@ impl VolumeState {
 }
 
 pub(crate) enum Happening {
-    /// Device 0 is the SSD, 1 + n the backing device of volume n.
+    /// The number of the device ([`devices::device_of`]), and of its I/O.
     IoDone(usize, u64),
     /// A flush of this shard on a device that has failed one before.
     FlushRefused(u16, IoId),
@@ -185,8 +185,8 @@ pub(crate) enum Happening {
     Client(u16),
     Operator,
     Tick,
-    /// The host tells all shards that the SSD is lost.
-    SsdFailureTold,
+    /// The host tells all shards that this SSD is lost.
+    SsdFailureTold(SsdIndex),
     DegradedRecorded,
     GoingHomeTold,
     SsdForgotten(VolumeIndex),
@@ -222,7 +222,7 @@ pub(crate) struct World<'a> {
     pub prng: Prng,
     pub disk_prng: Prng,
     pub queue: Scheduler<Happening>,
-    /// Device 0 is the SSD, 1 + n the backing device of volume n.
+    /// By [`devices::device_of`].
     pub devices: Vec<Disk>,
     pub gates: Gates,
     pub commits: Commits,
@@ -265,10 +265,6 @@ impl From<Violation> for Failure {
         let place = Some((violation.volume, violation.sector));
         Failure { what: violation.to_string(), place, history: Vec::new() }
     }
-}
-
-fn name_of(device: usize) -> String {
-    if device == 0 { "SSD".to_string() } else { format!("backing {}", device - 1) }
 }
 
 pub(crate) fn failed(what: impl Into<String>) -> Failure {

@@ -6,6 +6,7 @@ use engine::api::{Command, Completion, Event, IoError};
 use page::PageMutVec;
 use types::VolumeIndex;
 
+use super::devices::backing_of;
 use super::{Failure, Happening, Outcome, Step, World, failed};
 use crate::course::Course;
 use crate::plan::Plan;
@@ -160,7 +161,7 @@ impl World<'_> {
                 }
                 self.system_mut().tick(now);
             }
-            Happening::SsdFailureTold => self.system_mut().command(now, Command::SsdFailed),
+            Happening::SsdFailureTold(ssd) => self.system_mut().command(now, Command::SsdFailed { ssd }),
             Happening::DegradedRecorded => self.record_loss(),
             Happening::GoingHomeTold => self.goes_home_told(),
             Happening::SsdForgotten(volume) => self.record_forgotten(volume),
@@ -229,7 +230,7 @@ impl World<'_> {
         self.tell(format!("shard {lane} reports {event:?}"));
         let now = self.queue.now_ns();
         let bad_copy = self.blame.explains_bad_copy(lane);
-        let device = |volume: &VolumeIndex| 1 + usize::from(volume.0);
+        let device = |volume: &VolumeIndex| backing_of(volume.0);
         let (name, excused) = match &event {
             Event::SsdFailed { .. } => ("SsdFailed", self.blame.ssd_failed),
             Event::NothingDirty(_) => ("NothingDirty", self.blame.ssd_failed),
@@ -260,7 +261,7 @@ impl World<'_> {
                 self.blame.destage_failed.insert(volume.0);
             }
             Event::DirtyBlockUnreadable(volume, block) => self.wound((volume.0, block)),
-            Event::SsdFailed { .. } if !self.ssd_failed => self.ssd_fails(),
+            Event::SsdFailed { ssd, .. } if !self.ssd_failed => self.ssd_fails(ssd),
             Event::NothingDirty(volume) => self.nothing_dirty(lane, volume),
             Event::GoingHome => self.goes_home(),
             Event::PastSsd { token, volume, blocks } => self.written_past(volume, blocks, token),

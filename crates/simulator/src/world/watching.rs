@@ -1,12 +1,13 @@
 //! The story of one sector, for a person who repeats a seed: every I/O that touches it.
 
+use super::devices::{backing_of, name_of};
 use super::*;
 
 impl World<'_> {
     fn watched_block(&self, device: usize, offset: u64, length: u64) -> bool {
         let Some((volume, sector)) = self.watch else { return false };
         let at = sector * 512;
-        device == 0 || (device == 1 + usize::from(volume) && (length == 0 || (offset < at + 512 && at < offset + length)))
+        device == 0 || (device == backing_of(volume) && (length == 0 || (offset < at + 512 && at < offset + length)))
     }
 
     pub(super) fn watch_io(&mut self, device: usize, io: &engine::api::Io, verb: &str, result: Option<&str>) {

@@ -4,13 +4,13 @@ use super::hardware::Hardware;
 use super::{TURNS, locked, told};
 use api::error::ControlError;
 use datapath::{Life, Notice};
-use engine::api::{Command, CommandFailure, Event, Io, Reply, Request, Target};
+use engine::api::{Command, CommandFailure, Event, Io, Reply, Request};
 use engine::shard::{Proof, Shard};
 use machine::assembly::Root;
 use machine::notices::PoolNotices;
 use page::PagePool;
 use pool::commands::token_of;
-use pool::{Answers, Feeder, Host, Origin, Part};
+use pool::{Answers, Devices, Feeder, Host, Origin, Part};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -21,7 +21,6 @@ use types::{Content, ShardIndex, VolumeIndex};
 pub(super) struct Engine {
     pub(super) pool: String,
     pub(super) life: Life,
-    pub(super) ssd: String,
     pub(super) root: Root,
     pub(super) samples: BTreeMap<u32, Vec<(u64, Proof)>>,
     pub(super) part: Part,
@@ -31,8 +30,10 @@ pub(super) struct Engine {
     pub(super) replies: BTreeMap<u64, Reply>,
     pub(super) answers: Answers,
     pub(super) shards: usize,
-    /// Backing devices by place, and who is attached there.
-    pub(super) backing: BTreeMap<u16, (String, String)>,
+    /// By their paths.
+    pub(super) devices: Devices<String>,
+    /// Volumes by place.
+    pub(super) attached: BTreeMap<u16, String>,
     /// Places that take no requests though the shards have not been told yet.
     pub(super) withdrawn: BTreeSet<u16>,
     pub(super) notices: PoolNotices,
@@ -131,18 +132,15 @@ impl Engine {
                 return;
             }
             for (shard, io) in ios {
-                let path = match io.target {
-                    Target::Ssd => self.ssd.clone(),
-                    Target::Backing(volume) => self.backing[&volume.0].0.clone(),
-                };
-                let completion = locked(hardware).perform(&path, io);
+                let path = self.devices.get(io.target).expect("the shard's volumes have their devices");
+                let completion = locked(hardware).perform(path, io);
                 self.part.complete(&mut NoClock, self.now_ns, shard, completion);
             }
         }
     }
 
     fn event(&mut self, shard: ShardIndex, event: Event, hardware: &Mutex<Hardware>, ears: Option<&Ears>) {
-        let name = |place: VolumeIndex| self.backing.get(&place.0).map_or_else(String::new, |(_, name)| name.clone());
+        let name = |place: VolumeIndex| self.attached.get(&place.0).cloned().unwrap_or_default();
         let Some(notice) = self.notices.of(shard, event, name) else { return };
         if let Some(ears) = ears.filter(|_| !locked(hardware).dead) {
             ears.waiting.fetch_add(1, Ordering::SeqCst);
@@ -163,6 +161,12 @@ impl Engine {
 
     pub(super) fn tell(&mut self, command: &Command) {
         self.part.command(&mut NoClock, self.now_ns, command);
+    }
+
+    /// The volume there is gone.
+    pub(super) fn forget(&mut self, place: VolumeIndex) {
+        self.devices.set_backing(place, None);
+        self.attached.remove(&place.0);
     }
 
     /// As the runtime does it, but without a clock: the n-th access is to be the same one every time.
@@ -207,7 +211,7 @@ impl Running {
     }
 
     pub(super) fn place(&self, volume: &str) -> Option<VolumeIndex> {
-        let attached = &self.engine.as_ref()?.backing;
-        attached.iter().find(|(_, (_, name))| name == volume).map(|(place, _)| VolumeIndex(*place))
+        let attached = &self.engine.as_ref()?.attached;
+        attached.iter().find(|(_, name)| *name == volume).map(|(place, _)| VolumeIndex(*place))
     }
 }

@@ -18,7 +18,7 @@ use ::engine::front::JOINED_BLOCKS_MAX;
 use ::engine::medium::Medium;
 use ::engine::shard::{Proof, Shard};
 use ::engine::superblock;
-use ::pool::{Answers, Part, Place};
+use ::pool::{Answers, Devices, Part, Place};
 use api::error::{ControlError, Kind};
 use api::stats::{PoolStats, VolumeStats};
 use datapath::figures::{Figures, VolumeFigures};
@@ -44,7 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use types::{BLOCK_BYTES, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, SsdIndex, VolumeId, VolumeIndex};
 use uuid::Uuid;
 
 /// The part of the SSD that a pool takes: a ring of some twenty small segments for each of two shards, so that it goes round.
@@ -365,8 +365,8 @@ impl Pools for World {
         locked(&self.running).engine.as_ref().is_some_and(|engine| engine.pool == pool)
     }
 
-    fn has_lost_ssd(&self, _pool: &str) -> bool {
-        self.engine(|engine| engine.shards().any(::engine::shard::Shard::has_lost_its_log)).unwrap_or(false)
+    fn lost_ssd(&self, _pool: &str) -> Option<SsdIndex> {
+        self.engine(|engine| engine.shards().find_map(::engine::shard::Shard::lost_ssd)).unwrap_or(None)
     }
 
     fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError> {
@@ -379,7 +379,6 @@ impl Pools for World {
         let mut engine = Engine {
             pool: pool.name.clone(),
             life,
-            ssd: pool.ssd.clone(),
             root,
             samples,
             part: Part::new(0, shards.into_iter().map(Place::here).collect(), JOINED_BLOCKS_MAX),
@@ -389,7 +388,8 @@ impl Pools for World {
             pages,
             next_number: 0,
             replies: BTreeMap::new(),
-            backing: BTreeMap::new(),
+            devices: Devices::new(vec![pool.ssd.clone()]),
+            attached: BTreeMap::new(),
             withdrawn: BTreeSet::new(),
             notices: PoolNotices::new(&pool.name, life, usize::from(SHARDS)),
         };
@@ -410,8 +410,8 @@ impl Pools for World {
         if clean { engine.root.checkpoint(&shards) } else { Ok(()) }
     }
 
-    fn ssd_failed(&self, _pool: &str, _life: Life) {
-        drop(self.engine(|engine| engine.tell(&Command::SsdFailed)));
+    fn ssd_failed(&self, _pool: &str, _life: Life, ssd: SsdIndex) {
+        drop(self.engine(|engine| engine.tell(&Command::SsdFailed { ssd })));
     }
 
     fn going_home(&self, _pool: &str, _life: Life) {
@@ -486,7 +486,8 @@ impl Volumes for World {
         self.open_backing(&volume.backing)?;
         self.engine(|engine| {
             let place = engine.root.enter(volume)?;
-            engine.backing.insert(place.0, (volume.backing.clone(), volume.name.clone()));
+            engine.devices.set_backing(place, Some(volume.backing.clone()));
+            engine.attached.insert(place.0, volume.name.clone());
             let (id, options) = (VolumeId(volume.id), VolumeOptions::from(&volume.options));
             engine.withdrawn.remove(&place.0);
             engine.tell(&Command::Attach { volume: place, id, size_bytes: volume.size_bytes, options });
@@ -508,7 +509,7 @@ impl Volumes for World {
         self.engine(|engine| engine.withdrawn.insert(place.0))?;
         if forget {
             self.forget(volume)?;
-            self.engine(|engine| engine.backing.remove(&place.0))?;
+            self.engine(|engine| engine.forget(place))?;
         }
         Ok(())
     }
@@ -565,7 +566,7 @@ impl Backings for World {
         let _ended = self.wait(|engine| engine.ended(token))?;
         self.engine(|engine| {
             engine.samples.insert(volume.id, samples_of_shards(engine.shards(), place));
-            engine.backing.remove(&place.0);
+            engine.forget(place);
         })?;
         Ok(None)
     }
@@ -607,8 +608,7 @@ impl Counters for World {
     }
 
     fn figures(&self) -> Figures {
-        let names: Vec<String> =
-            locked(&self.running).engine.iter().flat_map(|e| e.backing.values().map(|(_, name)| name.clone())).collect();
+        let names: Vec<String> = locked(&self.running).engine.iter().flat_map(|engine| engine.attached.values().cloned()).collect();
         let figures = |name: String| (name.clone(), VolumeFigures { stats: self.volume_stats(&name), ..VolumeFigures::default() });
         Figures { volumes: names.into_iter().map(figures).collect(), ..Figures::default() }
     }
@@ -618,7 +618,7 @@ impl Counters for World {
         let running = locked(&self.running);
         let Some(engine) = running.engine.as_ref() else { return PoolStats::default() };
         engine.shards().for_each(|shard| gathered.look(shard));
-        let name_of = |place| engine.backing.get(&place).map(|(_, name)| name.clone());
+        let name_of = |place| engine.attached.get(&place).cloned();
         PoolStats { content: gathered.figures(name_of), ..PoolStats::default() }
     }
 

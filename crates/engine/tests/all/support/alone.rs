@@ -1,6 +1,6 @@
 //! One shard alone on devices in memory, which answer at once unless they are told to hold what they got.
 
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, Target, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions};
 use engine::key::mix;
 use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
@@ -96,7 +96,7 @@ impl Rig {
     }
 
     fn holds(&self, io: &Io) -> bool {
-        if io.target == Target::Ssd {
+        if io.target.is_ssd() {
             io.offset_bytes < self.holds_ssd_below && matches!(io.kind, IoKind::Read(_))
         } else {
             self.holds_home || self.holds_home_flushes && matches!(io.kind, IoKind::Flush)
@@ -104,12 +104,12 @@ impl Rig {
     }
 
     fn perform(&mut self, io: Io) {
-        let image = if io.target == Target::Ssd { &mut self.ssd } else { &mut self.backing };
+        let image = if io.target.is_ssd() { &mut self.ssd } else { &mut self.backing };
         let start = io.offset_bytes as usize;
         let mut pages = page::PageMutVec::new();
         match io.kind {
             IoKind::Read(mut into) => {
-                if io.target == Target::Ssd {
+                if io.target.is_ssd() {
                     self.ssd_pages_read += into.len() as u64;
                 }
                 into.iter_mut().enumerate().for_each(|(at, page)| page.copy_from_slice(&image[start + at * 4096..][..4096]));
