@@ -137,3 +137,20 @@ impl<C> Outbox<C> {
         self.places.len() - self.free.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{SsdIndex, VolumeIndex};
+
+    #[test]
+    fn a_completion_is_of_the_device_that_its_io_was_for() {
+        let mut out = Outbox::default();
+        let targets = [Target::Ssd(SsdIndex(1)), Target::Backing(VolumeIndex(0)), Target::Ssd(SsdIndex::FIRST)];
+        let flush = |target| Span { target, offset_bytes: 0, length_bytes: 0, background: false };
+        let ids = targets.map(|target| (out.io(flush(target), IoKind::Flush, target), target));
+        for (id, target) in ids.into_iter().rev() {
+            assert_eq!(out.completed(id, Some(0)), (target, target));
+        }
+    }
+}
