@@ -11,10 +11,11 @@
 //! Rooms: [`ways`] the words after `--export`; [`word`] a way with its place; [`answers`] what
 //! exporters are asked and say; [`site`] what they share; [`kept`] descriptors that outlive the
 //! daemon; [`exporter`] the traits; [`block`] the choice among block devices; [`set`] all exporters
-//! of a program; [`slots`] exporters' own state by volume.
+//! of a program; [`slots`] exporters' own state by volume; [`errno`] what a failed request is called in all protocols.
 
 pub mod answers;
 pub mod block;
+pub mod errno;
 pub mod exporter;
 pub mod kept;
 pub mod set;
@@ -26,6 +27,7 @@ pub mod word;
 
 pub use answers::{Absence, ExportError, Offer, OnRestart, Users, Withdrawal};
 pub use block::Block;
+pub use errno::{device_errno_of, errno_of};
 pub use exporter::{BlockExporter, Exporter};
 pub use kept::Kept;
 pub use set::Exporters;

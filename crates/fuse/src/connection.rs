@@ -9,12 +9,13 @@
 //! Invariants: a slot is free, at the volume, or replying, and its memory is the kernel's while it is replying; a message stays in the
 //! receiver until all of it is handed on, and nothing is read meanwhile (so a full volume or page pool holds the client back).
 
-use crate::file::{Decision, VolumeFile, Work, errno};
+use crate::file::{Decision, VolumeFile, Work};
 use crate::protocol::answer::out_header;
 use crate::protocol::{Answer, OUT_HEADER_BYTES};
 use crate::receiver::Receiver;
 use crate::table::{Noted, Table};
 use engine::api::{Op, Origin, Reply, Request};
+use export::device_errno_of;
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PageVec, for_each_run};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
@@ -460,7 +461,7 @@ impl Endpoint for Connection {
             (Ok(()), Op::Write) => 8,
             _ => 0,
         };
-        let error = reply.result.map_or_else(|error| -errno(error), |()| 0);
+        let error = reply.result.map_or_else(|error| -device_errno_of(error), |()| 0);
         self.table.answer(index as u32, error);
         slot.reply[..OUT_HEADER_BYTES].copy_from_slice(&out_header(slot.unique, error, body_bytes));
         if slot.work.op == Op::Read && error == 0 {

@@ -4,7 +4,7 @@
 
 use crate::protocol::answer::FileFacts;
 use crate::protocol::{Answer, Operation};
-use engine::api::{Op, RequestError};
+use engine::api::Op;
 use runtime::VolumeRef;
 use types::{BLOCK_BYTES, SECTOR_BYTES};
 
@@ -161,17 +161,6 @@ impl VolumeFile {
 
 fn fail(errno: i32) -> Decision {
     Decision::Answer(Answer::error(errno))
-}
-
-/// The error number a client sees.
-pub(crate) fn errno(error: RequestError) -> i32 {
-    match error {
-        // ESHUTDOWN means nothing to users of a block device.
-        RequestError::Io | RequestError::Shutdown => libc::EIO,
-        RequestError::NoSpace => libc::ENOSPC,
-        RequestError::ReadOnly => libc::EPERM,
-        RequestError::Invalid => libc::EINVAL,
-    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@
 
 use crate::connection::request;
 use crate::error::FuseError;
-use crate::file::{Decision, VolumeFile, Work, errno};
+use crate::file::{Decision, VolumeFile, Work};
 use crate::protocol::ring::{COMMAND_COMMIT_AND_FETCH, COMMAND_REGISTER, EntryHeader, HEADER_BYTES, PAYLOAD_BYTES_MIN, command};
 use crate::protocol::{Answer, Header, Operation};
 use engine::api::{Op, Reply, Request};
+use export::device_errno_of;
 use io_uring::squeue::Entry128;
 use io_uring::{opcode, types as ring};
 use page::{PageMut, PageVec, for_each_piece, for_each_piece_mut};
@@ -201,7 +202,7 @@ impl Endpoint for RingConnection {
         let index = reply.id as u32;
         let work = self.entries[index as usize].work;
         match reply.result {
-            Err(error) => self.answer(cx, index, &Answer::error(errno(error))),
+            Err(error) => self.answer(cx, index, &Answer::error(device_errno_of(error))),
             Ok(()) if work.op == Op::Write => self.answer(cx, index, &Answer::written(work.data_bytes)),
             Ok(()) if work.op == Op::Read => {
                 let mut rest = &mut self.buffer(index)[..work.data_bytes as usize];

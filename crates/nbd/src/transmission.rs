@@ -12,7 +12,8 @@ use crate::protocol::{Command, ReplyBytes, RequestHeader, Session, Verdict};
 use crate::receiver::{Piece, Receiver};
 use crate::sender::{Departed, Head, Outgoing, Sender};
 use crate::slots::{Kind, PartId, Slots};
-use engine::api::{Op, Origin, Reply, Request, RequestError};
+use engine::api::{Op, Origin, Reply, Request};
+use export::errno_of;
 use page::{PAGE_BYTES, PageVec};
 use runtime::{Context, Refused};
 use std::sync::Arc;
@@ -88,16 +89,6 @@ pub(crate) struct Transmission {
     /// Pages held for this client, or soon to come: reads from their request to the departure of their data, parts of
     /// writes until they are answered.
     budget: Budget,
-}
-
-fn errno_of(error: RequestError) -> Errno {
-    match error {
-        RequestError::Io => Errno::Io,
-        RequestError::NoSpace => Errno::NoSpc,
-        RequestError::ReadOnly => Errno::Perm,
-        RequestError::Invalid => Errno::Inval,
-        RequestError::Shutdown => Errno::Shutdown,
-    }
 }
 
 fn queue(sender: &mut Sender, bytes: ReplyBytes) {
@@ -357,7 +348,7 @@ impl Transmission {
         let slot = self.slots.get(index);
         let (cookie, kind) = (slot.cookie, slot.kind);
         let part_failed = reply.result.is_err();
-        let ended = self.slots.end_part(index, reply.result.err().map(errno_of));
+        let ended = self.slots.end_part(index, reply.result.err().map(|error| Errno::of(errno_of(error))));
         let error = ended.as_ref().and_then(|slot| slot.error);
         // Data of a part goes out at once, even if another part has failed or will: the error comes with the last chunk. Only the
         // chunk that would be the last gives way to the error.

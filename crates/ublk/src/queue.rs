@@ -13,7 +13,8 @@
 use crate::switch::{Switch, Way};
 use crate::table::Table;
 use crate::uapi::{COMMIT_AND_FETCH, Descriptor, FETCH, Operation, data_offset, io_command};
-use engine::api::{Op, Origin, Reply, Request, RequestError};
+use engine::api::{Op, Origin, Reply, Request};
+use export::device_errno_of;
 use io_uring::{opcode, types as ring};
 use page::{PageMut, PageMutVec, PageVec, for_each_run, for_each_run_mut};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
@@ -410,7 +411,7 @@ impl Endpoint for Queue {
         self.slots[usize::from(tag)].at_volume = false;
         match reply.result {
             Err(_) if self.lost_its_volume(tag) => self.begin_again(cx, tag),
-            Err(error) => self.answer(cx, tag, -errno(error)),
+            Err(error) => self.answer(cx, tag, -device_errno_of(error)),
             Ok(()) if slot.op == Op::Read && self.has_moved_enough() => self.defer(cx, Deferred::Give(tag, reply.pages)),
             Ok(()) if slot.op == Op::Read => self.give(cx, tag, &reply.pages),
             Ok(()) if slot.op == Op::Write => self.answer(cx, tag, slot.data_bytes().cast_signed()),
@@ -483,17 +484,6 @@ fn all_moved(moved: isize, wanted_bytes: u32) -> io::Result<()> {
         Ok(bytes) if bytes == wanted_bytes as usize => Ok(()),
         Ok(bytes) => Err(io::Error::other(format!("{bytes} of {wanted_bytes} bytes"))),
         Err(_) => Err(io::Error::last_os_error()),
-    }
-}
-
-/// What users of the block device see.
-fn errno(error: RequestError) -> i32 {
-    match error {
-        // ESHUTDOWN means nothing to users of a block device.
-        RequestError::Io | RequestError::Shutdown => libc::EIO,
-        RequestError::NoSpace => libc::ENOSPC,
-        RequestError::ReadOnly => libc::EPERM,
-        RequestError::Invalid => libc::EINVAL,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::ring::{Broken, Ring};
 use crate::slot::{Slot, Work, copy_in, copy_out, part_of, skip_bytes};
 use crate::wishes::{EndOfQueue, Line, Wishes};
 use engine::api::{Op, Origin, Reply, Request};
+use export::errno_of;
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PAGE_BYTES, PageMut, PageVec};
 use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
@@ -559,7 +560,8 @@ impl Endpoint for Queue {
             return self.end_if_quiet(cx);
         }
         if let Err(error) = reply.result {
-            tracing::debug!(volume = self.device.volume.name(), ?error, "a request of a guest failed");
+            // virtio has one word for all of them (virtio 1.2, 5.2.6).
+            tracing::debug!(volume = self.device.volume.name(), error = %errno_of(error), "a request of a guest failed");
             slot.status = IO_ERROR;
         } else if let Work::Read(start) = slot.work {
             let offset = part * self.part_bytes;

@@ -1,5 +1,7 @@
 //! Numbers and field access of the protocol, big-endian throughout.
 
+use rustix::io;
+
 /// First 8 bytes of every server ("NBDMAGIC").
 pub const SERVER_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// Second 8 bytes of a newstyle server, and first 8 of every option ("IHAVEOPT").
@@ -186,6 +188,19 @@ pub enum Errno {
     Shutdown = 108,
 }
 
+impl Errno {
+    /// The same in NBD's words. What it has no word for is a failure of the device.
+    pub fn of(errno: io::Errno) -> Errno {
+        match errno {
+            io::Errno::PERM => Errno::Perm,
+            io::Errno::INVAL => Errno::Inval,
+            io::Errno::NOSPC => Errno::NoSpc,
+            io::Errno::SHUTDOWN => Errno::Shutdown,
+            _ => Errno::Io,
+        }
+    }
+}
+
 /// The `u16` at `at`. The caller has checked the length.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
@@ -199,4 +214,19 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// The `u64` at `at`. The caller has checked the length.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::api::RequestError;
+
+    #[test]
+    fn failures_of_requests_keep_their_numbers() {
+        for error in [RequestError::Io, RequestError::NoSpace, RequestError::ReadOnly, RequestError::Invalid, RequestError::Shutdown] {
+            let errno = export::errno_of(error);
+            assert_eq!(Errno::of(errno) as i32, errno.raw_os_error(), "{error:?}");
+        }
+        assert_eq!(Errno::of(io::Errno::NOMEM), Errno::Io, "NBD has no word for it");
+    }
 }
