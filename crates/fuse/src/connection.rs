@@ -18,7 +18,7 @@ use engine::api::{Op, Origin, Reply, Request};
 use export::device_errno_of;
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PageVec, for_each_run};
-use runtime::{ANY_VOLUME, Context, Endpoint, Refused, VolumeRef};
+use runtime::{ANY_VOLUME, Backlog, Context, Endpoint, Turn, VolumeRef};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -28,10 +28,6 @@ use std::sync::Arc;
 /// Requests of one connection in flight. The loop driver has 128 requests, each of which may be cut in pieces; the kernel's
 /// background limit is set to as many.
 pub(crate) const SLOTS: usize = 512;
-/// Messages read in one callback before others get their turn.
-const MESSAGES_PER_TURN: usize = 64;
-/// Sectors that are read or written by the messages of one callback before others get their turn; one message may go beyond it.
-const SECTORS_PER_TURN: u32 = 512;
 /// `FUSE_UNIQUE_RESEND`: marks a request that is handed over once more.
 const RESENT: u64 = 1 << 63;
 /// `FUSE_NOTIFY_RESEND`: hand over again what was handed over and not answered.
@@ -42,7 +38,6 @@ const UNIQUE_STEP: u64 = 2;
 /// and what needs no answer.
 const UNKNOWN_MAX: u64 = 64;
 const TOKEN_POLL: u32 = u32::MAX;
-const TOKEN_TURN: u32 = u32::MAX - 1;
 
 /// Room for one request in flight.
 struct Slot {
@@ -64,7 +59,8 @@ pub(crate) struct Connection {
     receiver: Receiver,
     /// Bytes of the message in the receiver that is not handed on yet; 0 if there is none.
     received_bytes: usize,
-    refused: Option<Request>,
+    /// The request that the volume had no room for: no message is taken meanwhile.
+    backlog: Backlog,
     slots: Box<[Slot]>,
     free: Vec<u32>,
     /// What is under way, for the next daemon.
@@ -80,9 +76,7 @@ pub(crate) struct Connection {
     fail_beyond: Option<u64>,
     stopping: bool,
     polling: bool,
-    turn_pending: bool,
-    /// Read or written by what was handed on in this callback.
-    turn_sectors: u32,
+    turn: Turn,
 }
 
 // SAFETY: the pointers in the slots' `pieces` are into memory that this value owns.
@@ -115,7 +109,7 @@ impl Connection {
             file,
             receiver: Receiver::new(request_bytes_max as usize),
             received_bytes: 0,
-            refused: None,
+            backlog: Backlog::default(),
             slots: (0..SLOTS).map(|_| slot()).collect(),
             free: (0..SLOTS as u32).rev().collect(),
             table,
@@ -125,8 +119,7 @@ impl Connection {
             fail_beyond: None,
             stopping: false,
             polling: false,
-            turn_pending: false,
-            turn_sectors: 0,
+            turn: Turn::default(),
         }
     }
 
@@ -196,7 +189,7 @@ impl Connection {
         };
         let answer = match noted.answer() {
             None if noted.work.op == Op::Write => Answer::error(libc::EIO),
-            None => return self.submit(cx, request(&noted.work, u64::from(slot), PageVec::new())),
+            None => return self.submit(cx, &noted.work, slot, PageVec::new()),
             Some(answer) => answer,
         };
         self.answer(noted.unique, &answer);
@@ -231,11 +224,8 @@ impl Connection {
 
     /// Takes messages until there are none, something is short, or others should have a turn.
     fn pump(&mut self, cx: &mut Context<'_>) {
-        self.turn_sectors = 0;
-        for _ in 0..MESSAGES_PER_TURN {
-            if self.turn_sectors >= SECTORS_PER_TURN {
-                break;
-            }
+        self.turn.begin();
+        while self.turn.step() {
             match self.step(cx) {
                 Ok(()) => {}
                 Err(Pause::Short) => return,
@@ -243,17 +233,15 @@ impl Connection {
                 Err(Pause::Gone) => return cx.close(),
             }
         }
-        if !self.turn_pending {
-            self.turn_pending = true;
-            // SAFETY: the entry names no memory.
-            unsafe { cx.push(opcode::Nop::new().build(), TOKEN_TURN) };
-        }
+        self.turn.ask_again(cx);
     }
 
     /// Hands on what is waiting, or else receives one message.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<(), Pause> {
-        if let Some(request) = self.refused.take() {
-            return self.submit(cx, request);
+        if !self.backlog.is_empty() {
+            let (slots, turn) = (&self.slots, &mut self.turn);
+            let is_empty = self.backlog.retry(cx, &self.volume, |id| turn.moves(slots[id as usize].work.data_bytes));
+            return if is_empty { Ok(()) } else { Err(Pause::Short) };
         }
         if self.received_bytes == 0 {
             if let Some(slot) = self.again.pop_front() {
@@ -331,7 +319,7 @@ impl Connection {
                 self.slots[slot as usize].unique = header.unique;
                 self.slots[slot as usize].work = work;
                 self.table.take(slot, header.unique, &work);
-                return self.submit(cx, request(&work, u64::from(slot), pages));
+                return self.submit(cx, &work, slot, pages);
             }
         }
         self.received_bytes = 0;
@@ -354,14 +342,10 @@ impl Connection {
         Ok(self.receiver.take_data(work, extra))
     }
 
-    fn submit(&mut self, cx: &mut Context<'_>, request: Request) -> Result<(), Pause> {
-        if matches!(request.op, Op::Read | Op::Write) {
-            self.turn_sectors = self.turn_sectors.saturating_add(request.sectors);
-        }
-        cx.submit(&self.volume, request).map_err(|Refused(request)| {
-            self.refused = Some(request);
-            Pause::Short
-        })
+    fn submit(&mut self, cx: &mut Context<'_>, work: &Work, slot: u32, pages: PageVec) -> Result<(), Pause> {
+        self.turn.moves(work.data_bytes);
+        let is_taken = self.backlog.submit(cx, &self.volume, request(work, u64::from(slot), pages));
+        if is_taken { Ok(()) } else { Err(Pause::Short) }
     }
 
     /// Answers without data are rare: written at once.
@@ -434,8 +418,8 @@ impl Endpoint for Connection {
                 self.polling = cqueue::more(flags);
                 self.pump(cx);
             }
-            TOKEN_TURN => {
-                self.turn_pending = false;
+            Turn::TOKEN => {
+                self.turn.came();
                 self.pump(cx);
             }
             // The kernel was short of something, and still waits for the reply.

@@ -6,18 +6,21 @@
 //!
 //! Invariants: an entry is with the kernel, at the volume, or waiting for room; its header and buffer are touched by us only while the
 //! kernel does not have it. Entries end only when the connection is broken (unmounted, or aborted): then the endpoint closes itself.
+//!
+//! There is no [`Turn`](runtime::Turn): a callback copies one request, and the reactor counts
+//! callbacks.
 
 use crate::connection::request;
 use crate::error::FuseError;
 use crate::file::{Decision, VolumeFile, Work};
 use crate::protocol::ring::{COMMAND_COMMIT_AND_FETCH, COMMAND_REGISTER, EntryHeader, HEADER_BYTES, PAYLOAD_BYTES_MIN, command};
 use crate::protocol::{Answer, Header, Operation};
-use engine::api::{Op, Reply, Request};
+use engine::api::{Op, Reply};
 use export::device_errno_of;
 use io_uring::squeue::Entry128;
 use io_uring::{opcode, types as ring};
 use page::{PageMut, PageVec, for_each_piece, for_each_piece_mut};
-use runtime::{Context, Endpoint, Refused, VolumeRef};
+use runtime::{Backlog, Context, Endpoint, VolumeRef};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -60,10 +63,10 @@ pub(crate) struct RingConnection {
     /// One an entry. Memory from the allocator that was never touched costs nothing, if no huge page holds several of them.
     buffers: Box<[Box<[u8]>]>,
     buffer_bytes: usize,
-    /// Entries whose request waits for pages.
+    /// Entries whose request waits for pages: there is no request for the volume yet, so they are not in the backlog.
     short: VecDeque<u32>,
     /// Requests that the volume had no room for.
-    refused: VecDeque<Request>,
+    backlog: Backlog,
     /// Entries that have not ended.
     alive: usize,
 }
@@ -90,8 +93,8 @@ impl RingConnection {
         for entry in &mut entries {
             entry.areas[0].iov_base = entry.header.0.as_mut_ptr().cast();
         }
-        let (short, refused) = (VecDeque::new(), VecDeque::new());
-        RingConnection { device, volume, file, entries, buffers, buffer_bytes, short, refused, alive: count }
+        let (short, backlog) = (VecDeque::new(), Backlog::default());
+        RingConnection { device, volume, file, entries, buffers, buffer_bytes, short, backlog, alive: count }
     }
 
     fn buffer(&mut self, index: u32) -> &mut [u8] {
@@ -163,17 +166,8 @@ impl RingConnection {
             });
             pages = empty.into_iter().map(PageMut::freeze).collect();
         }
-        self.submit(cx, request(&work, u64::from(index), pages));
+        self.backlog.submit(cx, &self.volume, request(&work, u64::from(index), pages));
         true
-    }
-
-    fn submit(&mut self, cx: &mut Context<'_>, request: Request) {
-        if !self.refused.is_empty() {
-            return self.refused.push_back(request);
-        }
-        if let Err(Refused(request)) = cx.submit(&self.volume, request) {
-            self.refused.push_back(request);
-        }
     }
 }
 
@@ -228,11 +222,7 @@ impl Endpoint for RingConnection {
     }
 
     fn volume_available(&mut self, cx: &mut Context<'_>) {
-        while let Some(request) = self.refused.pop_front() {
-            if let Err(Refused(request)) = cx.submit(&self.volume, request) {
-                return self.refused.push_front(request);
-            }
-        }
+        self.backlog.retry(cx, &self.volume, |_| ());
     }
 
     /// Nothing to do: whoever stops an export has broken the connection before, and the last entry to end closes this endpoint.

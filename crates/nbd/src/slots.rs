@@ -2,6 +2,9 @@
 //!
 //! A request becomes one or more parts for the volume: a large write is handed over in pieces as its payload arrives, a large read
 //! as pages allow. A part's id names its slot, its place in the request and its length, so that a reply needs no search.
+//!
+//! Other exports do not use this table. Their requests have a place of their own: the kernel's tag or
+//! entry, the guest's chain, or memory that the next daemon reads. A cookie may be any number.
 
 use crate::protocol::Errno;
 use crate::protocol::wire::PAYLOAD_BYTES_MAX;

@@ -2,7 +2,10 @@
 //!
 //! Large reads and writes go to the volume in parts of at most an extent: a write's as its payload comes, a read's as its
 //! [`Budget`] allows. So a client that announces much and moves little holds little. As everywhere, a request that spans blocks
-//! is not atomic; a client that leaves in the middle of a write leaves that range old in some blocks and new in others.
+//! is not atomic. A client that leaves in the middle of a write leaves that range old in some
+//! blocks and new in others.
+//!
+//! There is no [`Turn`](runtime::Turn): a callback uses what one receive has brought.
 
 use crate::budget::Budget;
 use crate::exports::Export;
@@ -15,9 +18,9 @@ use crate::slots::{Kind, PartId, Slots};
 use engine::api::{Op, Origin, Reply, Request};
 use export::errno_of;
 use page::{PAGE_BYTES, PageVec};
-use runtime::{Context, Refused};
+use runtime::{ANY_VOLUME, Backlog, Context};
 use std::sync::Arc;
-use types::{EXTENT_BYTES, SECTOR_BYTES, VolumeIndex};
+use types::{EXTENT_BYTES, SECTOR_BYTES};
 
 /// What advancing came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +85,8 @@ pub(crate) struct Transmission {
     requests_max: usize,
     slots: Slots,
     incoming: Incoming,
-    /// A request that the volume had no room for.
-    refused: Option<Request>,
+    /// The part that the volume had no room for: none is begun meanwhile.
+    backlog: Backlog,
     /// No further request is begun: another server is to go on with this client.
     parking: bool,
     /// Pages held for this client, or soon to come: reads from their request to the departure of their data, parts of
@@ -104,7 +107,7 @@ impl Transmission {
             requests_max: usize::from(limits.requests_max),
             slots: Slots::default(),
             incoming: Incoming::Header,
-            refused: None,
+            backlog: Backlog::default(),
             parking: false,
         }
     }
@@ -116,7 +119,7 @@ impl Transmission {
 
     /// Whether it stands between two requests, with nothing to be given to the volume.
     pub(crate) fn is_between_requests(&self) -> bool {
-        matches!(self.incoming, Incoming::Header) && self.refused.is_none()
+        matches!(self.incoming, Incoming::Header) && self.backlog.is_empty()
     }
 
     /// What was agreed with the client.
@@ -141,7 +144,7 @@ impl Transmission {
     /// Parts of requests at the volume.
     pub(crate) fn requests_out(&self) -> usize {
         // A part that was refused is not there, and never will be if the connection is ending.
-        self.slots.parts() - usize::from(self.refused.is_some())
+        self.slots.parts() - self.backlog.len()
     }
 
     /// Whether the client owes bytes of a payload.
@@ -165,9 +168,7 @@ impl Transmission {
     /// Uses what has been received, as far as limits allow.
     pub(crate) fn advance(&mut self, cx: &mut Context<'_>, receiver: &mut Receiver, sender: &mut Sender) -> Advance {
         loop {
-            if let Some(request) = self.refused.take()
-                && !self.submit(cx, request)
-            {
+            if !self.backlog.retry(cx, &self.export.volume, |_| ()) {
                 return Advance::Blocked;
             }
             let step = match self.incoming {
@@ -259,18 +260,7 @@ impl Transmission {
         };
         let slot = self.slots.insert(cookie, kind, false);
         let part = self.slots.begin_part(slot, 0, data_bytes);
-        self.submit(cx, request(part, op, fua, offset_bytes, length_bytes, PageVec::new()));
-    }
-
-    /// Gives a request to the volume; keeps it if there is no room.
-    fn submit(&mut self, cx: &mut Context<'_>, request: Request) -> bool {
-        match cx.submit(&self.export.volume, request) {
-            Ok(()) => true,
-            Err(Refused(request)) => {
-                self.refused = Some(request);
-                false
-            }
-        }
+        self.backlog.submit(cx, &self.export.volume, request(part, op, fua, offset_bytes, length_bytes, PageVec::new()));
     }
 
     /// The next part of a large read.
@@ -286,7 +276,8 @@ impl Transmission {
             self.slots.get(slot).incomplete = false;
         }
         let part = self.slots.begin_part(slot, from_byte, bytes as u32);
-        let taken = self.submit(cx, request(part, Op::Read, false, offset_bytes, bytes as u32, PageVec::new()));
+        let request = request(part, Op::Read, false, offset_bytes, bytes as u32, PageVec::new());
+        let taken = self.backlog.submit(cx, &self.export.volume, request);
         if taken { None } else { Some(Advance::Blocked) }
     }
 
@@ -323,7 +314,8 @@ impl Transmission {
         }
         let part = self.slots.begin_part(slot, from_byte, length_bytes as u32);
         let pages = pages.into_iter().map(|page| page.freeze()).collect();
-        let taken = self.submit(cx, request(part, Op::Write, fua, offset_bytes, length_bytes as u32, pages));
+        let request = request(part, Op::Write, fua, offset_bytes, length_bytes as u32, pages);
+        let taken = self.backlog.submit(cx, &self.export.volume, request);
         if taken { None } else { Some(Advance::Blocked) }
     }
 
@@ -380,7 +372,7 @@ impl Transmission {
 fn request(part: PartId, op: Op, fua: bool, offset_bytes: u64, length_bytes: u32, pages: PageVec) -> Request {
     Request::new(
         part.to_u64(),
-        VolumeIndex(0),
+        ANY_VOLUME,
         op,
         offset_bytes / SECTOR_BYTES,
         (u64::from(length_bytes) / SECTOR_BYTES) as u32,

@@ -20,6 +20,7 @@
 
 use crate::volume::VolumeRef;
 use engine::api::{Reply, Request};
+use io_uring::opcode;
 use io_uring::squeue::{Entry, Entry128};
 use page::PageMutVec;
 use types::VolumeIndex;
@@ -73,8 +74,8 @@ pub trait Endpoint: Send {
 
 /// Why [`Context::submit`] did not take a request; the request comes back unchanged.
 ///
-/// Not a failure: "busy, try later". Keep the request, read nothing more from the client, and try again in
-/// [`Endpoint::volume_available`].
+/// Not a failure: "busy, try later". Keep the request (in a [`Backlog`](crate::Backlog)), read nothing more from the client, and try
+/// again in [`Endpoint::volume_available`].
 #[derive(Debug)]
 pub struct Refused(pub Request);
 
@@ -137,6 +138,11 @@ impl Context<'_> {
     /// As [`Context::push`].
     pub unsafe fn push128(&mut self, entry: Entry128, token: u32) {
         self.host.push(self.endpoint, entry, token);
+    }
+
+    /// Puts an entry on the ring that does nothing: it completes under `token` after what this callback and those before it have begun.
+    pub fn push_nop(&mut self, token: u32) {
+        self.host.push(self.endpoint, opcode::Nop::new().build().into(), token);
     }
 
     /// Asks the kernel to cancel every entry of this endpoint that was pushed under `token`. They complete as usual, most with
@@ -208,5 +214,61 @@ impl Context<'_> {
     /// or the endpoint lingers until they end.
     pub fn close(&mut self) {
         self.host.close(self.endpoint);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A reactor that notes what it is asked, and takes as many requests as it has room for.
+    #[derive(Default)]
+    pub(crate) struct FakeHost {
+        pub(crate) room: usize,
+        pub(crate) submitted: Vec<u64>,
+        pub(crate) refusals: usize,
+        pub(crate) pushed: Vec<u32>,
+        pub(crate) ends_asked: usize,
+    }
+
+    impl FakeHost {
+        pub(crate) fn context(&mut self) -> Context<'_> {
+            Context { host: self, endpoint: EndpointKey { slot: 0, generation: 0 } }
+        }
+    }
+
+    impl Host for FakeHost {
+        fn push(&mut self, _endpoint: EndpointKey, _entry: Entry128, token: u32) {
+            self.pushed.push(token);
+        }
+
+        fn submit(&mut self, _endpoint: EndpointKey, _volume: &VolumeRef, request: Request) -> Result<(), Refused> {
+            if self.room == 0 {
+                self.refusals += 1;
+                return Err(Refused(request));
+            }
+            self.room -= 1;
+            self.submitted.push(request.id);
+            Ok(())
+        }
+
+        fn ask_for_turn_end(&mut self, _endpoint: EndpointKey) {
+            self.ends_asked += 1;
+        }
+
+        fn allocate_pages(&mut self, _endpoint: EndpointKey, _volume: &VolumeRef, _pages: usize) -> Option<PageMutVec> {
+            None
+        }
+
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn cancel(&mut self, _endpoint: EndpointKey, _token: u32) {}
+        fn set_timer(&mut self, _endpoint: EndpointKey, _deadline_ns: u64, _token: u32) {}
+        fn cancel_timer(&mut self, _endpoint: EndpointKey, _token: u32) {}
+        fn add_endpoint(&mut self, _parent: EndpointKey, _endpoint: Box<dyn Endpoint>) {}
+        fn close(&mut self, _endpoint: EndpointKey) {}
+        fn set_client(&mut self, _endpoint: EndpointKey, _client: u32) {}
     }
 }

@@ -6,13 +6,14 @@
 //!      ◀──reply─────────────┴──────────────────────────────────────┘
 //! ```
 //!
-//! Rooms: [`endpoint`] the seam that exports implement, [`volume`] what they see of a volume; [`runtime`] the seam for the control
+//! Rooms: [`endpoint`] the seam that exports implement, with [`backlog`] and [`turn`], which they use; [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
 //! `reactor::bare` and `cached` who serves a volume, the latter by the crate `pool`; [`content`] how shards
 //! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted;
 //! [`tapped`] what those who watch loads get to see.
 
 mod all_stats;
+pub mod backlog;
 pub mod cached;
 pub mod clients;
 mod command;
@@ -35,11 +36,13 @@ mod ring;
 pub mod runtime;
 pub mod stats;
 pub mod tapped;
+pub mod turn;
 mod user_data;
 pub mod volume;
 mod waits;
 
 pub use all_stats::AllStats;
+pub use backlog::Backlog;
 pub use cached::EventSink;
 pub use command::CommandTicket;
 pub use devices::{DeviceOptions, DeviceRef};
@@ -56,5 +59,6 @@ pub use refusals::{Asked, DeviceTrouble};
 pub use runtime::{BareVolumeOptions, EndpointAdder, Runtime, RuntimeOptions};
 pub use stats::{DeviceStats, RequestClass, VolumeStats};
 pub use tapped::{PageSeen, Recognise, Sight, Tapped};
+pub use turn::Turn;
 pub use volume::VolumeRef;
 pub use waits::WaitingDevice;

@@ -17,7 +17,7 @@ use engine::api::{Op, Origin, Reply, Request};
 use export::device_errno_of;
 use io_uring::{opcode, types as ring};
 use page::{PageMut, PageMutVec, PageVec, for_each_run, for_each_run_mut};
-use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
+use runtime::{ANY_VOLUME, Backlog, Context, Endpoint, Turn};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,9 +25,6 @@ use std::sync::Arc;
 use types::SECTOR_BYTES;
 
 const TOKEN_BELL: u32 = u32::MAX;
-const TOKEN_TURN: u32 = u32::MAX - 1;
-/// Bytes that are moved before others on the reactor have their turn; one request may go beyond it.
-const BYTES_PER_TURN: u32 = 256 << 10;
 /// Bytes of a block of the engine.
 const SECTORS_PER_PAGE: u64 = page::PAGE_BYTES as u64 / SECTOR_BYTES;
 
@@ -80,20 +77,16 @@ pub(crate) struct Queue {
     /// How many volumes there have been.
     turn: u64,
     slots: Box<[Slot]>,
-    /// Tags whose data waits for pages.
+    /// Tags whose data waits for pages: there is no request for the volume yet, so they are not in the backlog.
     short: VecDeque<u16>,
     /// Requests for which the volume had no room.
-    refused: VecDeque<Request>,
+    backlog: Backlog,
     /// Tags that wait for a volume.
     held: VecDeque<u16>,
     /// What waits for the next turn.
     deferred: VecDeque<Deferred>,
-    /// Bytes moved in this turn.
-    moved_bytes: u32,
-    /// The next turn will be told of, by an entry on the ring.
-    turn_pending: bool,
-    /// The end of this one will be told of.
-    turn_end_asked: bool,
+    /// How much data may still be moved.
+    reactor_turn: Turn,
     /// Requests that are not answered and not held.
     under_way: usize,
     /// Tags that have not ended.
@@ -119,12 +112,10 @@ impl Queue {
             turn: 0,
             slots: vec![Slot { asked, op: Op::Flush, turn: 0, at_volume: false }; usize::from(depth)].into(),
             short: VecDeque::new(),
-            refused: VecDeque::new(),
+            backlog: Backlog::default(),
             held: VecDeque::new(),
             deferred: VecDeque::new(),
-            moved_bytes: 0,
-            turn_pending: false,
-            turn_end_asked: false,
+            reactor_turn: Turn::default(),
             under_way: 0,
             alive: usize::from(depth),
             bell_value: Box::new([0; 8]),
@@ -204,33 +195,24 @@ impl Queue {
     /// Has data moved in a later turn.
     fn defer(&mut self, cx: &mut Context<'_>, deferred: Deferred) {
         self.deferred.push_back(deferred);
-        self.ask_for_turn(cx);
-    }
-
-    fn ask_for_turn(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::replace(&mut self.turn_pending, true) {
-            // SAFETY: the entry names no memory.
-            unsafe { cx.push(opcode::Nop::new().build(), TOKEN_TURN) };
-        }
+        self.reactor_turn.ask_again(cx);
     }
 
     /// Whether data has to wait for its turn.
     fn has_moved_enough(&self) -> bool {
-        self.moved_bytes >= BYTES_PER_TURN || !self.deferred.is_empty()
+        self.reactor_turn.is_spent() || !self.deferred.is_empty()
     }
 
     /// Data is about to be moved.
     fn moves(&mut self, cx: &mut Context<'_>, tag: u16) {
-        self.moved_bytes = self.moved_bytes.saturating_add(self.slots[usize::from(tag)].data_bytes());
-        if !std::mem::replace(&mut self.turn_end_asked, true) {
-            cx.ask_for_turn_end();
-        }
+        self.reactor_turn.moves(self.slots[usize::from(tag)].data_bytes());
+        self.reactor_turn.ask_for_end(cx);
     }
 
     /// Others have had their turn.
     fn next_turn(&mut self, cx: &mut Context<'_>) {
-        self.moved_bytes = 0;
-        while self.moved_bytes < BYTES_PER_TURN
+        self.reactor_turn.begin();
+        while !self.reactor_turn.is_spent()
             && let Some(deferred) = self.deferred.pop_front()
         {
             match deferred {
@@ -240,7 +222,7 @@ impl Queue {
             }
         }
         if !self.deferred.is_empty() {
-            self.ask_for_turn(cx);
+            self.reactor_turn.ask_again(cx);
         }
     }
 
@@ -282,14 +264,7 @@ impl Queue {
         )
         .fua(slot.asked.fua && slot.op != Op::Flush)
         .pages(pages);
-        if !self.refused.is_empty() {
-            self.refused.push_back(request);
-            return true;
-        }
-        match cx.submit(&volume, request) {
-            Ok(()) => self.slots[usize::from(tag)].at_volume = true,
-            Err(Refused(request)) => self.refused.push_back(request),
-        }
+        self.slots[usize::from(tag)].at_volume = self.backlog.submit(cx, &volume, request);
         true
     }
 
@@ -326,7 +301,7 @@ impl Queue {
         self.way = self.switch.way();
         self.turn += 1;
         // What has not reached the volume before waits for this one.
-        let refused = std::mem::take(&mut self.refused).into_iter().map(|request| tag_of(request.id));
+        let refused = self.backlog.take().into_iter().map(|request| tag_of(request.id));
         let mut waiting: Vec<u16> = refused.chain(std::mem::take(&mut self.short)).collect();
         // The data of reads is there already.
         self.deferred.retain(|deferred| match deferred {
@@ -383,8 +358,8 @@ impl Endpoint for Queue {
             }
             return;
         }
-        if token == TOKEN_TURN {
-            self.turn_pending = false;
+        if token == Turn::TOKEN {
+            self.reactor_turn.came();
             return self.next_turn(cx);
         }
         if result == 0 {
@@ -428,22 +403,15 @@ impl Endpoint for Queue {
     }
 
     fn volume_available(&mut self, cx: &mut Context<'_>) {
-        while let Some(request) = self.refused.pop_front() {
-            let Way::To(volume) = self.way.clone() else {
-                self.put_off(cx, tag_of(request.id));
-                continue;
-            };
-            let tag = tag_of(request.id);
-            match cx.submit(&volume, request) {
-                Ok(()) => self.slots[usize::from(tag)].at_volume = true,
-                Err(Refused(request)) => return self.refused.push_front(request),
-            }
+        // What waits is for this volume: when the switch is turned, nothing stays in the backlog.
+        if let Way::To(volume) = &self.way {
+            let slots = &mut self.slots;
+            self.backlog.retry(cx, volume, |id| slots[usize::from(tag_of(id))].at_volume = true);
         }
     }
 
     fn turn_ends(&mut self, _cx: &mut Context<'_>) {
-        self.turn_end_asked = false;
-        self.moved_bytes = 0;
+        self.reactor_turn.ended();
     }
 
     /// Nothing to do: whoever stops an export has stopped the device before, and the last tag to end

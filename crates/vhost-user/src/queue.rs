@@ -21,17 +21,13 @@ use engine::api::{Op, Origin, Reply, Request};
 use export::errno_of;
 use io_uring::{cqueue, opcode, types as ring};
 use page::{PAGE_BYTES, PageMut, PageVec};
-use runtime::{ANY_VOLUME, Context, Endpoint, Refused};
+use runtime::{ANY_VOLUME, Backlog, Context, Endpoint, Turn};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use types::SECTOR_BYTES;
 
-/// Steps in one callback before others get their turn.
-const STEPS_PER_TURN: usize = 64;
-/// Bytes that are moved in one callback before others get their turn; one part may go beyond it.
-const BYTES_PER_TURN: u32 = 256 << 10;
-/// What a descriptor that is looked at, and a piece of memory that it names, count of these bytes: the longest table has a turn.
+/// What a descriptor that is looked at, and a piece of memory that it names, count of a turn's bytes: the longest table has a turn.
 const BYTES_PER_LOOK: u32 = 128;
 /// Longest part of a request: an extent, which the engine handles as one piece.
 const PART_BYTES_MAX: u32 = 1 << 20;
@@ -41,7 +37,6 @@ const CALLS_MAX: usize = 4;
 const TOKEN_KICK: u32 = 0;
 const TOKEN_BELL: u32 = 1;
 const TOKEN_CALL: u32 = 2;
-const TOKEN_TURN: u32 = 3;
 
 /// Why nothing more is taken now.
 enum Pause {
@@ -93,17 +88,14 @@ pub(crate) struct Queue {
     /// The chain whose last part is being submitted.
     all_submitted: Option<u16>,
     /// The part that the volume had no room for.
-    refused: Option<Request>,
+    backlog: Backlog,
     /// Done and not published: heads, and how many bytes were written into each.
     done: Vec<(u16, u32)>,
     /// Calls on the ring, with the descriptors they go to.
     calls: VecDeque<Arc<OwnedFd>>,
     call_owed: bool,
     one: Box<u64>,
-    turn_end_asked: bool,
-    turn_pending: bool,
-    /// Moved in this callback.
-    turn_bytes: u32,
+    turn: Turn,
     polling: [bool; 2],
     broken: bool,
     stopping: bool,
@@ -136,14 +128,12 @@ impl Queue {
             again: VecDeque::new(),
             current: None,
             all_submitted: None,
-            refused: None,
+            backlog: Backlog::default(),
             done: Vec::new(),
             calls: VecDeque::new(),
             call_owed: false,
             one: Box::new(1),
-            turn_end_asked: false,
-            turn_pending: false,
-            turn_bytes: 0,
+            turn: Turn::default(),
             polling: [false; 2],
             broken: false,
             stopping: false,
@@ -184,28 +174,22 @@ impl Queue {
 
     /// Takes chains until there are none, something is short, or others should have a turn.
     fn pump(&mut self, cx: &mut Context<'_>) {
-        self.turn_bytes = 0;
-        for _ in 0..STEPS_PER_TURN {
-            if self.turn_bytes >= BYTES_PER_TURN {
-                break;
-            }
+        self.turn.begin();
+        while self.turn.step() {
             match self.step(cx) {
                 Ok(()) => {}
                 Err(Pause::Empty | Pause::Short) => return,
                 Err(Pause::Broken(broken)) => return self.broke(cx, broken),
             }
         }
-        if !self.turn_pending {
-            self.turn_pending = true;
-            // SAFETY: the entry names no memory.
-            unsafe { cx.push(opcode::Nop::new().build(), TOKEN_TURN) };
-        }
+        self.turn.ask_again(cx);
     }
 
     /// Goes on with what is waiting, or else takes one chain.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<(), Pause> {
-        if let Some(request) = self.refused.take() {
-            return self.submit(cx, request);
+        if !self.backlog.is_empty() {
+            let is_empty = self.backlog.retry(cx, &self.device.volume, |_| ());
+            return self.submitted(is_empty);
         }
         if let Some(head) = self.current {
             return self.submit_part(cx, head);
@@ -248,7 +232,7 @@ impl Queue {
     /// A chain was taken.
     fn begin(&mut self, cx: &mut Context<'_>, head: u16) -> Result<(), Pause> {
         let chain = Chain::walk(&self.ring, head)?;
-        self.turn_bytes = self.turn_bytes.saturating_add(chain.looks.saturating_mul(BYTES_PER_LOOK));
+        self.turn.moves(chain.looks.saturating_mul(BYTES_PER_LOOK));
         let request = BlockRequest::parse(&self.ring.memory, chain, self.device.volume.logical_block_bytes());
         let status_at = request.status.ok_or(Broken("a request has no room for its answer"))?;
         let data_bytes = total_bytes(&request.data);
@@ -321,7 +305,7 @@ impl Queue {
             Work::WriteZeroes(ranges) => (Op::WriteZeroes, ranges[part as usize]),
         };
         let pages = if op == Op::Write { self.copy_in(cx, head, &range, offset, bytes)? } else { PageVec::new() };
-        self.turn_bytes = self.turn_bytes.saturating_add(bytes);
+        self.turn.moves(bytes);
         let slot = &mut self.slots[usize::from(head)];
         slot.parts_submitted += 1;
         if slot.parts_submitted == slot.parts {
@@ -332,12 +316,13 @@ impl Queue {
             Request::new(u64::from(head) | u64::from(part) << 16, ANY_VOLUME, op, range.start_sector, range.sectors, Origin::Client)
                 .fua(self.wishes.write_through)
                 .pages(pages);
-        self.submit(cx, request)
+        let is_taken = self.backlog.submit(cx, &self.device.volume, request);
+        self.submitted(is_taken)
     }
 
-    fn submit(&mut self, cx: &mut Context<'_>, request: Request) -> Result<(), Pause> {
-        if let Err(Refused(request)) = cx.submit(&self.device.volume, request) {
-            self.refused = Some(request);
+    /// A part was given to the volume, or was refused.
+    fn submitted(&mut self, is_taken: bool) -> Result<(), Pause> {
+        if !is_taken {
             return Err(Pause::Short);
         }
         if let (Some(head), Some(resumption)) = (self.all_submitted.take(), &self.resumption) {
@@ -375,13 +360,7 @@ impl Queue {
             resumption.answered(self.number, head);
         }
         self.done.push((head, written + 1));
-        self.ask_for_turn_end(cx);
-    }
-
-    fn ask_for_turn_end(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::replace(&mut self.turn_end_asked, true) {
-            cx.ask_for_turn_end();
-        }
+        self.turn.ask_for_end(cx);
     }
 
     /// Publishes what is done, and calls the driver if it wants to be called.
@@ -439,7 +418,7 @@ impl Queue {
             broken.0
         );
         // What the volume did not get is not waited for.
-        if let Some(request) = self.refused.take() {
+        for request in self.backlog.take() {
             self.slots[usize::from(request.id as u16)].parts_open -= 1;
         }
         if let Some(head) = self.current.take() {
@@ -463,7 +442,7 @@ impl Queue {
         }
         // A chain of which parts are submitted ends first.
         let none_left = self.again.is_empty() || self.stopping || !self.wishes.enabled;
-        let quiet = self.current.is_none() && self.refused.is_none() && none_left && self.is_drained();
+        let quiet = self.current.is_none() && self.backlog.is_empty() && none_left && self.is_drained();
         if quiet && (self.broken || self.done.is_empty()) {
             if let Some(tracker) = self.tracker.as_mut().filter(|_| self.broken) {
                 tracker.forget_all();
@@ -500,7 +479,7 @@ impl Endpoint for Queue {
         self.listen(cx);
         self.poll(cx);
         if !self.done.is_empty() {
-            self.ask_for_turn_end(cx);
+            self.turn.ask_for_end(cx);
         }
         if self.resumption.is_some() {
             cx.set_timer(cx.now_ns() + PATIENCE.as_nanos() as u64, 0);
@@ -529,7 +508,7 @@ impl Endpoint for Queue {
                 }
                 return;
             }
-            TOKEN_TURN => self.turn_pending = false,
+            Turn::TOKEN => self.turn.came(),
             _ => {
                 if token == TOKEN_BELL {
                     let mut count = [0; 8];
@@ -589,7 +568,7 @@ impl Endpoint for Queue {
     }
 
     fn turn_ends(&mut self, cx: &mut Context<'_>) {
-        self.turn_end_asked = false;
+        self.turn.ended();
         self.listen(cx);
         self.publish(cx);
         self.end_if_quiet(cx);

@@ -48,7 +48,7 @@ impl Endpoint for Watched {
     }
 
     fn ring(&mut self, cx: &mut Context<'_>, token: u32, result: i32, flags: u32) {
-        if token == TOKEN_TURN {
+        if token == Turn::TOKEN {
             self.moved = 0;
         }
         self.watch(0, |queue| queue.ring(cx, token, result, flags));
@@ -119,7 +119,7 @@ fn only_a_part_of_all_data_is_moved_before_others_have_their_turn() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let most = seen.lock().expect("nobody panics").0;
-        assert!((1..=BYTES_PER_TURN.div_ceil(BYTES)).contains(&most), "operation {operation}: {most} requests in one turn");
+        assert!((1..=Turn::BYTES_MAX.div_ceil(BYTES)).contains(&most), "operation {operation}: {most} requests in one turn");
         runtime.stop_endpoints(&group, PATIENCE).expect("it ends");
         let moved = if operation == 1 { File::open(&path).expect("a file") } else { kernel };
         for tag in 0..TAGS {
