@@ -5,6 +5,7 @@ use crate::exporter::{BlockExporter, Exporter, Support};
 use crate::site::{Owner, Volume};
 use crate::ways::{self, Way};
 use crate::word::{Export, Place};
+use device::below::BlockBelow;
 use runtime::VolumeRef;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -82,6 +83,10 @@ impl Exporter for Block {
 
     fn outlives(&self, volume: &Volume<'_>, _export: Export, absence: Absence) -> bool {
         self.that_has(volume).is_some_and(|kind| kind.outlives(volume, own_export(kind), absence))
+    }
+
+    fn volume_on(&self, _device: &BlockBelow, _volumes: &[Volume<'_>]) -> Option<String> {
+        None
     }
 
     fn grow(&self, _owner: Owner, _size_bytes: u64) -> Vec<String> {

@@ -4,6 +4,7 @@ use crate::answers::{Absence, ExportError, Offer, Users, Withdrawal};
 use crate::site::{Owner, Volume};
 use crate::ways::Way;
 use crate::word::Export;
+use device::below::BlockBelow;
 use runtime::VolumeRef;
 use std::os::fd::OwnedFd;
 
@@ -36,6 +37,10 @@ pub trait Exporter: Send + Sync {
 
     /// Whether its users wait until the volume is offered again.
     fn outlives(&self, volume: &Volume<'_>, export: Export, absence: Absence) -> bool;
+
+    /// Which of the volumes a block device of this machine is: a device of this export, or one that a client has made of it. What lies
+    /// on it waits for this daemon.
+    fn volume_on(&self, device: &BlockBelow, volumes: &[Volume<'_>]) -> Option<String>;
 
     /// The volume has this size now: its users are informed, where that can be. Gives what an administrator should know.
     fn grow(&self, owner: Owner, size_bytes: u64) -> Vec<String>;
@@ -93,6 +98,10 @@ pub trait BlockExporter: Exporter {
     /// # Errors
     /// Why it cannot be made: a sentence that ends with what to use instead.
     fn stable_name(&self, owner: Owner) -> Option<Result<String, String>>;
+
+    /// Whether a disk of this kernel's name ("ublkb0") may wait for a daemon of hearth where the kernel does not show that a program
+    /// serves it.
+    fn waits_unseen(&self, disk: &str) -> bool;
 
     /// Whether somebody else took the device away, so that its number may be another's.
     fn is_lost(&self, owner: Owner) -> bool;

@@ -27,6 +27,7 @@ pub mod word;
 
 pub use answers::{Absence, ExportError, Offer, OnRestart, Users, Withdrawal};
 pub use block::Block;
+pub use device::below::BlockBelow;
 pub use errno::{device_errno_of, errno_of};
 pub use exporter::{BlockExporter, Exporter};
 pub use kept::Kept;

@@ -6,6 +6,7 @@ use crate::exporter::{BlockExporter, Exporter};
 use crate::kept::{self, kind_of, name_of};
 use crate::site::{Owner, Site, Volume};
 use crate::word::Export;
+use device::below::BlockBelow;
 use runtime::VolumeRef;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -77,6 +78,16 @@ impl Exporters {
     /// See [`Exporter::outlives`].
     pub fn outlives(&self, volume: &Volume<'_>, export: Export, absence: Absence) -> bool {
         self.of(export).is_ok_and(|exporter| exporter.outlives(volume, export, absence))
+    }
+
+    /// See [`Exporter::volume_on`].
+    pub fn volume_on(&self, device: &BlockBelow, volumes: &[Volume<'_>]) -> Option<String> {
+        self.all.iter().find_map(|exporter| exporter.volume_on(device, volumes))
+    }
+
+    /// See [`BlockExporter::waits_unseen`].
+    pub fn waits_unseen(&self, disk: &str) -> bool {
+        self.devices.iter().any(|device| device.waits_unseen(disk))
     }
 
     /// See [`Exporter::grow`].

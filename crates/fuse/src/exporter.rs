@@ -1,11 +1,13 @@
 //! Volumes as loop devices: one for each.
 
-use crate::{Cleared, FuseError, LoopExport, LoopOptions, Transport, clear_leftovers, end_kept};
+use crate::{Cleared, FuseError, LoopExport, LoopOptions, Transport, clear_leftovers, end_kept, ownloop};
 use export::exporter::Support;
 use export::kept::{NotTaken, name_of};
 use export::site::{STABLE_DIRECTORY, WRITE_BACK_PATIENCE};
 use export::slots::Slots;
-use export::{Absence, BlockExporter, Export, ExportError, Exporter, Offer, OnRestart, Owner, Site, Users, Volume, Way, Withdrawal, ways};
+use export::{
+    Absence, BlockBelow, BlockExporter, Export, ExportError, Exporter, Offer, OnRestart, Owner, Site, Users, Volume, Way, Withdrawal, ways,
+};
 use runtime::VolumeRef;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -185,6 +187,15 @@ impl Exporter for LoopExporter {
         }
     }
 
+    fn volume_on(&self, device: &BlockBelow, volumes: &[Volume<'_>]) -> Option<String> {
+        let file = device.loop_file()?;
+        if is_mounted_for(&file, &self.site.directory) {
+            return Some(file.file_name()?.to_string_lossy().into_owned());
+        }
+        let owner = has_no_name(&file).then(|| ownloop::owner_of(&path_of(device))).flatten()?;
+        volumes.iter().find(|volume| volume.owner.to_string() == owner).map(|volume| volume.name.to_owned())
+    }
+
     fn grow(&self, owner: Owner, size_bytes: u64) -> Vec<String> {
         let grown = self.made.with(owner, |made| made.capacity_changed(size_bytes));
         grown.and_then(Result::err).into_iter().collect()
@@ -246,6 +257,11 @@ impl BlockExporter for LoopExporter {
         )
     }
 
+    /// The kernel shows the file below, and whose it is.
+    fn waits_unseen(&self, _disk: &str) -> bool {
+        false
+    }
+
     fn is_lost(&self, owner: Owner) -> bool {
         self.made.with(owner, |made| made.is_lost()) == Some(true)
     }
@@ -267,6 +283,27 @@ impl BlockExporter for LoopExporter {
     fn check_quiet(&self, _volume: &Volume<'_>) -> Result<(), ExportError> {
         Ok(())
     }
+}
+
+/// Whether a block device is one of the daemon with that export directory, or one whose users wait for a daemon to come.
+pub fn waits_for_a_daemon(device: &BlockBelow, export_directory: &Path) -> bool {
+    let is_ours =
+        |file: &Path| is_mounted_for(file, export_directory) || has_no_name(file) && ownloop::waits_for_a_daemon(&path_of(device));
+    device.loop_file().is_some_and(|file| is_ours(&file))
+}
+
+/// Whether a file is what the daemon with that export directory mounts for a volume. Others may have theirs below it: a `hearth model` does.
+fn is_mounted_for(file: &Path, export_directory: &Path) -> bool {
+    file.parent() == Some(&export_directory.join(MOUNTS))
+}
+
+/// How a file looks from another mount namespace.
+fn has_no_name(file: &Path) -> bool {
+    file == Path::new("/")
+}
+
+fn path_of(device: &BlockBelow) -> PathBuf {
+    Path::new("/dev").join(&device.name)
 }
 
 /// Takes away what a process that was killed left of a loop export without a stable name, by the export's UUID and name, in its export
@@ -319,6 +356,16 @@ fn refused(error: &FuseError) -> ExportError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A modelled disk has its own directory, in that of the daemon.
+    #[test]
+    fn what_a_model_mounts_is_no_volume_of_the_daemon() {
+        let exports = Path::new("/run/hearth");
+        assert!(is_mounted_for(Path::new("/run/hearth/mounts/data"), exports));
+        for other in ["/run/hearth/model-abf9cb0b/mounts/model", "/run/hearth/data", "/run/other/mounts/data", "/"] {
+            assert!(!is_mounted_for(Path::new(other), exports), "{other}");
+        }
+    }
 
     #[test]
     fn what_the_machine_lacks_is_no_failure_of_the_daemon() {

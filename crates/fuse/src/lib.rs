@@ -37,7 +37,7 @@ mod takeover;
 
 pub use error::FuseError;
 pub use export::{Cleared, FileExport, LoopExport, LoopHandle, LoopOptions, Transport, clear_leftovers};
-pub use exporter::{KIND, LoopExporter, MOUNTS, clear_export, clear_killed_export};
+pub use exporter::{KIND, LoopExporter, clear_export, clear_killed_export, waits_for_a_daemon};
 pub use node::link::Name as StableName;
-pub use ownloop::{owner_of, waits_for_a_daemon};
+pub use ownloop::owner_of;
 pub use takeover::{end_kept, volume_of_kept};

@@ -27,7 +27,7 @@ pub(super) fn volume_of(record: &VolumeRecord) -> Volume<'_> {
     }
 }
 
-fn volumes_of(records: &[VolumeRecord]) -> Vec<Volume<'_>> {
+pub(super) fn volumes_of(records: &[VolumeRecord]) -> Vec<Volume<'_>> {
     records.iter().map(volume_of).collect()
 }
 

@@ -30,7 +30,7 @@ impl Facts for Machine {
     }
 
     fn find_backing(&self, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
-        finding::find(&|spec| self.examine_stranger(spec), spec, wanted)
+        finding::find(&|spec| self.examine_stranger(spec), &|disk| self.exporters.waits_unseen(disk), spec, wanted)
     }
 
     fn device_mark(&self, spec: &str) -> u64 {
@@ -66,6 +66,6 @@ impl Facts for Machine {
     }
 
     fn find_ssd(&self, uuid: Uuid) -> Option<String> {
-        finding::find_ssd(&|spec| self.examine_stranger(spec), uuid)
+        finding::find_ssd(&|spec| self.examine_stranger(spec), &|disk| self.exporters.waits_unseen(disk), uuid)
     }
 }

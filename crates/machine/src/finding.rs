@@ -21,14 +21,17 @@ type Examine<'a> = dyn Fn(&str) -> Result<DeviceFacts, ControlError> + Sync + 'a
 /// Files of a directory that are looked through for one that was renamed.
 const FILES_MAX: usize = 10_000;
 
+/// Whether a disk may wait for this program, whose volume may be away just now: [`export::Exporters::waits_unseen`].
+type Waits<'a> = dyn Fn(&str) -> bool + 'a;
+
 /// All devices that may be the one of this identity, but not the one at `spec`.
-pub(super) fn find(examine: &Examine, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
+pub(super) fn find(examine: &Examine, waits: &Waits, spec: &str, wanted: &BackingIdentity) -> Vec<(String, DeviceFacts)> {
     let Ok(parsed) = spec.parse::<DeviceSpec>() else { return Vec::new() };
     let here = discovery::canonical(spec);
     let kind = wanted.fixed.iter().find(|fact| fact.name == "kind").map(|fact| fact.value.as_str());
     let places = match kind {
         Some("file") => renamed_files(parsed.path(), wanted),
-        _ => block_devices(wanted),
+        _ => block_devices(waits, wanted),
     };
     let places = places.into_iter().filter(|place| discovery::canonical(&place.display().to_string()) != here);
     let specs = places.map(|place| match parsed.model() {
@@ -39,7 +42,7 @@ pub(super) fn find(examine: &Examine, spec: &str, wanted: &BackingIdentity) -> V
 }
 
 /// Block devices that are not called otherwise than the one wanted, by the name that stays.
-fn block_devices(wanted: &BackingIdentity) -> Vec<PathBuf> {
+fn block_devices(waits: &Waits, wanted: &BackingIdentity) -> Vec<PathBuf> {
     let view = SystemView::default();
     let list = match discover::list(&view) {
         Ok(list) => list,
@@ -54,7 +57,7 @@ fn block_devices(wanted: &BackingIdentity) -> Vec<PathBuf> {
         // Of one whose name says nothing, what is on it must.
         match recognise::hardware(&wanted.fixed, &names) {
             Match::Same => true,
-            Match::Unknown => !wanted.content.is_empty() && found.size_bytes >= wanted.size_bytes && may_be_asked(found),
+            Match::Unknown => !wanted.content.is_empty() && found.size_bytes >= wanted.size_bytes && may_be_asked(waits, found),
             Match::Other(_) => false,
         }
     };
@@ -63,10 +66,9 @@ fn block_devices(wanted: &BackingIdentity) -> Vec<PathBuf> {
 }
 
 /// Whether reading it waits for no program: for another one, or for this one, whose volume may be away just now.
-fn may_be_asked(found: &Found) -> bool {
+fn may_be_asked(waits: &Waits, found: &Found) -> bool {
     let disk = found.parent.as_deref().unwrap_or(&found.path);
-    let is_ours = disk.file_name().and_then(|name| name.to_str()).is_some_and(ublk::is_ours);
-    !found.served && !is_ours
+    !found.served && !disk.file_name().and_then(|name| name.to_str()).is_some_and(waits)
 }
 
 /// Files beside the path that have the number of the one wanted.
@@ -79,9 +81,9 @@ fn renamed_files(path: &Path, wanted: &BackingIdentity) -> Vec<PathBuf> {
 }
 
 /// The SSD of a pool, among the block devices that nobody uses. Of two that both say they are it, one is a copy, perhaps an old one: then none.
-pub(super) fn find_ssd(examine: &Examine, uuid: Uuid) -> Option<String> {
+pub(super) fn find_ssd(examine: &Examine, waits: &Waits, uuid: Uuid) -> Option<String> {
     let list = discover::list(&SystemView::default()).ok()?;
-    let free = list.into_iter().filter(|found| found.usages.is_empty() && may_be_asked(found));
+    let free = list.into_iter().filter(|found| found.usages.is_empty() && may_be_asked(waits, found));
     let specs = free.map(|found| found.stable_path.unwrap_or(found.path).display().to_string()).collect();
     let found: Vec<String> =
         examine_all(examine, specs).into_iter().filter(|(_, facts)| facts.pool == Some(uuid)).map(|(spec, _)| spec).collect();
@@ -131,15 +133,15 @@ mod tests {
             std::fs::write(path(name), [0; 8192]).expect("there is room");
         }
         let wanted = devices::examine(&path("a.img")).expect("it is there").identity;
-        assert!(find(&devices::examine, &path("a.img"), &wanted).is_empty(), "where it is, it is not looked for");
+        let find = |spec: &str| find(&devices::examine, &|_| false, spec, &wanted);
+        assert!(find(&path("a.img")).is_empty(), "where it is, it is not looked for");
         let before = mark(&path("a.img"));
         assert_eq!(before, mark(&path("a.img")), "nothing happened");
         std::fs::rename(path("a.img"), path("c.img")).expect("it is there");
         assert_ne!(before, mark(&path("a.img")));
-        let found: Vec<String> = find(&devices::examine, &path("a.img"), &wanted).into_iter().map(|(spec, _)| spec).collect();
+        let found: Vec<String> = find(&path("a.img")).into_iter().map(|(spec, _)| spec).collect();
         assert_eq!(found, [path("c.img")]);
-        let modelled: Vec<String> =
-            find(&devices::examine, &format!("model:7k2:{}", path("a.img")), &wanted).into_iter().map(|(spec, _)| spec).collect();
+        let modelled: Vec<String> = find(&format!("model:7k2:{}", path("a.img"))).into_iter().map(|(spec, _)| spec).collect();
         assert_eq!(modelled, [format!("model:7k2:{}", path("c.img"))]);
     }
 }

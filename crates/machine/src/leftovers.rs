@@ -1,4 +1,7 @@
 //! What is left of exports of a daemon that is gone and does not come back, and how it is ended. No daemon runs meanwhile.
+//!
+//! By kind of export: an exporter needs the threads that serve requests, and here there are none. What is left, and how it ends, is
+//! different in each kind: a loop device has descriptors, a ublk device is the kernel's own.
 
 use super::failed;
 use api::error::ControlError;

@@ -8,13 +8,14 @@ use datapath::{Absence, Exports, Volumes, Withdrawal};
 use engine::api::{Origin, Reply, Request};
 use export::slots::locked;
 use export::ways::{NBD, Takes, VHOST_USER};
-use export::{ExportError, Exporter, Exporters, Offer, Owner, Place, Site, Users, Volume, Way};
+use export::{BlockBelow, ExportError, Exporter, Exporters, Offer, Owner, Place, Site, Users, Volume, Way};
 use records::state::{VolumeRecord, samples};
 use runtime::{ANY_VOLUME, Context, Endpoint, VolumeRef};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -139,6 +140,12 @@ impl Exporter for BlocksExporter {
         false
     }
 
+    /// A client that makes a block device of a volume calls it `blocks-` and the volume's name.
+    fn volume_on(&self, device: &BlockBelow, volumes: &[Volume<'_>]) -> Option<String> {
+        let name = device.name.strip_prefix("blocks-")?;
+        volumes.iter().any(|volume| volume.name == name).then(|| name.to_owned())
+    }
+
     fn grow(&self, _owner: Owner, _size_bytes: u64) -> Vec<String> {
         Vec::new()
     }
@@ -205,6 +212,10 @@ fn an_export_is_one_exporter_and_one_way() {
     }
     assert_eq!(machine.export_in_use(&volume, &export).as_deref(), Some("a client"));
     assert!(machine.unexport(&volume, &export, Withdrawal::IfUnused).is_err(), "its client would get errors");
+    let volume_on =
+        |name: &str| machine.volume_on(&BlockBelow { name: name.into(), directory: place.path().into() }, slice::from_ref(&volume));
+    assert_eq!(volume_on("blocks-v").as_deref(), Some("v"), "what lies on it waits for this daemon");
+    assert_eq!((volume_on("blocks-w"), volume_on("sda")), (None, None));
     drop(client);
     while machine.export_in_use(&volume, &export).is_some() {
         std::thread::yield_now();

@@ -1,11 +1,14 @@
 //! Volumes as NBD exports: one server for all of them on a Unix socket, and one for each TCP address.
 
 use crate::interfaces::is_here;
+use crate::local::export_served_to;
 use crate::{ExportOptions, Left, Limits, ListenSpec, Server, Tls, serve, serve_again, serve_tls};
 use export::kept::{PATIENCE, memory_of, name_of};
 use export::site::CLIENT_PATIENCE;
 use export::slots::locked;
-use export::{Absence, Export, ExportError, Exporter, Offer, OnRestart, Owner, Place, Site, Users, Volume, Way, Withdrawal, ways};
+use export::{
+    Absence, BlockBelow, Export, ExportError, Exporter, Offer, OnRestart, Owner, Place, Site, Users, Volume, Way, Withdrawal, ways,
+};
 use runtime::VolumeRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -248,6 +251,11 @@ impl Exporter for NbdExporter {
     }
 
     /// NBD has no word for that: clients see the new size when they connect, or ask for it (`NBD_OPT_INFO`).
+    /// A block device of the kernel's client.
+    fn volume_on(&self, device: &BlockBelow, _volumes: &[Volume<'_>]) -> Option<String> {
+        device.name.strip_prefix("nbd").and_then(|_| export_served_to(device.nbd_pid()?))
+    }
+
     fn grow(&self, _owner: Owner, _size_bytes: u64) -> Vec<String> {
         Vec::new()
     }

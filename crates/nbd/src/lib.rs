@@ -38,7 +38,6 @@ pub use exporter::NbdExporter;
 pub use exports::{Counters, ExportError, ExportOptions};
 pub use limits::Limits;
 pub use listener::ListenError;
-pub use local::export_served_to;
 pub use parked::Parked;
 pub use server::{Left, Server, Suspended, serve, serve_again, serve_tls};
 pub use tls::Tls;

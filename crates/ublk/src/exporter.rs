@@ -1,12 +1,13 @@
 //! Volumes as ublk devices: one for each.
 
-use crate::{Probe, SERVER_PATIENCE, UblkError, UblkExport, UblkOptions, end_left, forget_name, is_there, left, support};
+use crate::{Probe, SERVER_PATIENCE, UblkError, UblkExport, UblkOptions, end_left, forget_name, is_of, is_ours, is_there, left, support};
 use export::exporter::Support;
 use export::kept::{PATIENCE, memory_of, name_of, owner_of, text_of};
 use export::site::{STABLE_DIRECTORY, WRITE_BACK_PATIENCE};
 use export::slots::{Slots, locked};
 use export::{
-    Absence, BlockExporter, Export, ExportError, Exporter, Kept, Offer, OnRestart, Owner, Site, Users, Volume, Way, Withdrawal, ways,
+    Absence, BlockBelow, BlockExporter, Export, ExportError, Exporter, Kept, Offer, OnRestart, Owner, Site, Users, Volume, Way, Withdrawal,
+    ways,
 };
 use runtime::VolumeRef;
 use std::collections::{BTreeMap, BTreeSet};
@@ -219,6 +220,10 @@ impl Exporter for UblkExporter {
         }
     }
 
+    fn volume_on(&self, device: &BlockBelow, volumes: &[Volume<'_>]) -> Option<String> {
+        volumes.iter().find(|volume| is_of(&device.name, volume.owner.0)).map(|volume| volume.name.to_owned())
+    }
+
     fn grow(&self, owner: Owner, size_bytes: u64) -> Vec<String> {
         let handle = self.made.with(owner, |made| made.handle());
         handle.and_then(|handle| handle.set_size(size_bytes).err()).map(|error| error.to_string()).into_iter().collect()
@@ -332,6 +337,10 @@ impl BlockExporter for UblkExporter {
                 self.made.with(owner, place).flatten()
             },
         )
+    }
+
+    fn waits_unseen(&self, disk: &str) -> bool {
+        is_ours(disk)
     }
 
     fn is_lost(&self, owner: Owner) -> bool {

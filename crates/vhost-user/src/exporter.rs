@@ -3,7 +3,9 @@
 use crate::{ExportOptions, VhostUserError, VhostUserExport};
 use export::site::CLIENT_PATIENCE;
 use export::slots::locked;
-use export::{Absence, Export, ExportError, Exporter, Offer, OnRestart, Owner, Place, Site, Users, Volume, Way, Withdrawal, ways};
+use export::{
+    Absence, BlockBelow, Export, ExportError, Exporter, Offer, OnRestart, Owner, Place, Site, Users, Volume, Way, Withdrawal, ways,
+};
 use runtime::VolumeRef;
 use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
@@ -80,6 +82,11 @@ impl Exporter for VhostUserExporter {
             Absence::DaemonStops => true,
             Absence::PoolRestarts => false,
         }
+    }
+
+    /// Its disks are those of other kernels.
+    fn volume_on(&self, _device: &BlockBelow, _volumes: &[Volume<'_>]) -> Option<String> {
+        None
     }
 
     fn grow(&self, owner: Owner, _size_bytes: u64) -> Vec<String> {
