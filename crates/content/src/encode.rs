@@ -334,8 +334,7 @@ impl Encoder {
         let key = self.key_of(block);
         self.whole_key = Some(key);
         let object = self.duplicates.get(key)?;
-        #[cfg(feature = "mutants")]
-        if crate::mutants::active(crate::mutants::DUPLICATE_BY_KEY) {
+        if mistakes::active(mistakes::DUPLICATE_BY_KEY) {
             return bases.content(object).map(|_| object);
         }
         // The key is a hint: only equal bytes are equal.

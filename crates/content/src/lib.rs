@@ -22,8 +22,6 @@ pub mod gate;
 pub mod hints;
 pub mod lz;
 pub mod measure;
-#[cfg(feature = "mutants")]
-pub mod mutants;
 pub mod sketch;
 
 /// Size of a block, in bytes.

@@ -61,8 +61,7 @@ pub fn crc32c_continued(crc: u32, tail: &[u8]) -> u32 {
 /// it: they guard the record, which holds this checksum.
 #[inline]
 pub fn payload_checksum(volume: VolumeId, block: u64, data: &[u8; crate::PAGE_BYTES]) -> u32 {
-    #[cfg(feature = "mutants")]
-    if crate::mutants::active(crate::mutants::CHECKSUM_WITHOUT_ADDRESS) {
+    if mistakes::active(mistakes::CHECKSUM_WITHOUT_ADDRESS) {
         return crc32c(data);
     }
     crc32c_continued(crc32c(data), &address(volume, block))
@@ -132,8 +131,7 @@ pub fn open_packed(owner: PayloadOwner, checksum: u32, payload: &[u8]) -> Option
 }
 
 fn packed_crc(owner: PayloadOwner, checksum: u32, encoded: &[u8]) -> u32 {
-    #[cfg(feature = "mutants")]
-    if crate::mutants::active(crate::mutants::CHECKSUM_WITHOUT_ADDRESS) {
+    if mistakes::active(mistakes::CHECKSUM_WITHOUT_ADDRESS) {
         return crc32c(encoded);
     }
     crc32c_continued(crc32c_continued(crc32c(encoded), &owner.address()), &checksum.to_le_bytes())
@@ -154,8 +152,7 @@ const MASK_ROTATES_BITS: u32 = 15;
 /// older ones after a torn write, would pass for the right one.
 #[inline]
 pub(crate) fn mask(checksum: u32) -> u32 {
-    #[cfg(feature = "mutants")]
-    if crate::mutants::active(crate::mutants::CHECKSUMS_COLLIDE) {
+    if mistakes::active(mistakes::CHECKSUMS_COLLIDE) {
         return checksum;
     }
     checksum.rotate_right(MASK_ROTATES_BITS).wrapping_add(MASK_ADDS)
@@ -164,8 +161,7 @@ pub(crate) fn mask(checksum: u32) -> u32 {
 /// The checksum of what a structure of that version stores.
 #[inline]
 pub(crate) fn unmask(stored: u32, version: u32) -> u32 {
-    #[cfg(feature = "mutants")]
-    if crate::mutants::active(crate::mutants::CHECKSUMS_COLLIDE) {
+    if mistakes::active(mistakes::CHECKSUMS_COLLIDE) {
         return stored;
     }
     if version < MASKED_FROM_VERSION { stored } else { stored.wrapping_sub(MASK_ADDS).rotate_left(MASK_ROTATES_BITS) }

@@ -20,8 +20,6 @@ pub mod disks;
 pub mod footer;
 pub mod group;
 pub mod layout;
-#[cfg(feature = "mutants")]
-pub mod mutants;
 pub mod packed;
 pub mod record;
 pub mod records;

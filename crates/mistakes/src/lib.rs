@@ -1,25 +1,25 @@
 //! Planted mistakes. Each is one that a trusted system really shipped; the simulator must find every one of them, or the simulator
-//! is not to be believed. Compiled in only with the feature `mutants`, which nothing but its tests switches on.
+//! is not to be believed. Compiled in only with the feature `planted`, which nothing but its tests switches on.
+#![no_std]
+#![forbid(unsafe_code)]
 
-#[cfg(feature = "mutants")]
+#[cfg(feature = "planted")]
 static ACTIVE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
 
 /// Switches one mistake on (0: none), for the whole process.
-#[cfg(feature = "mutants")]
+#[cfg(feature = "planted")]
 pub fn set(number: u32) {
     ACTIVE.store(number, core::sync::atomic::Ordering::SeqCst);
-    format::mutants::set(number);
-    content::mutants::set(number);
 }
 
 /// Whether the mistake of that number is switched on.
-#[cfg(feature = "mutants")]
+#[cfg(feature = "planted")]
 pub fn active(number: u32) -> bool {
     ACTIVE.load(core::sync::atomic::Ordering::Relaxed) == number
 }
 
 /// Never, in what ships.
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn active(_number: u32) -> bool {
     false

@@ -10,8 +10,12 @@
 //! index becomes wide: from then on keys are found in 5-byte buckets that can name both kinds of slot, in tables that grow one by one.
 //!
 //! Invariants: a key has at most one slot; a slot with a key is found by that key; a slot without one has no flag set.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
 
 mod buckets;
+pub mod key;
 mod objects;
 mod packed;
 mod plain;
@@ -26,11 +30,11 @@ pub use format::Encoding;
 pub use objects::{Census, DirtyLoad};
 pub use packed::{PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
 
-use crate::key::Key;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use buckets::{Buckets, Narrow, Wide};
+use key::Key;
 use objects::Packed;
 use packed::{PLACE_BITS, PLACES_PER_PAGE, PackedEntry, State};
 use plain::{Entry, Parts};
@@ -50,18 +54,19 @@ impl Slot {
     }
 
     /// Bits of a packed slot that say which packed record of its region it is, for regions of that many pages.
-    pub(crate) const fn ordinal_bits(pages_per_region: u32) -> u32 {
+    pub const fn ordinal_bits(pages_per_region: u32) -> u32 {
         pages_per_region.next_power_of_two().ilog2() + ORDINAL_BITS_OVER_PAGES
     }
 
     #[inline]
-    pub(crate) const fn packed(at: u32, ordinal: u32, ordinal_bits: u32) -> Slot {
+    /// The packed slot of a region: which packed record of it.
+    pub const fn packed(at: u32, ordinal: u32, ordinal_bits: u32) -> Slot {
         Slot(PACKED | at << ordinal_bits | ordinal)
     }
 
     /// Region, and ordinal in it.
     #[inline]
-    pub(crate) fn packed_place(self, ordinal_bits: u32) -> (u32, u32) {
+    pub fn packed_place(self, ordinal_bits: u32) -> (u32, u32) {
         assert!(self.is_packed(), "slot {} is a page or none", self.0);
         ((self.0 & !PACKED) >> ordinal_bits, self.0 & ((1 << ordinal_bits) - 1))
     }

@@ -3,7 +3,6 @@
 use super::plain::Parts;
 use super::{Index, Slot};
 use crate::key::Key;
-use crate::mutants;
 
 impl Index {
     /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by region.
@@ -46,7 +45,7 @@ impl Index {
                     each(key, entry.meta().dirty);
                 }
             }
-            let left_out = u64::from(mutants::active(mutants::COUNT_SKIPS) && end < region_end);
+            let left_out = u64::from(mistakes::active(mistakes::COUNT_SKIPS) && end < region_end);
             (position, steps) = (end + left_out, steps - (end - position) as u32);
         }
         while steps > 0 && position < self.look_end() {

@@ -12,7 +12,6 @@
 use super::packed::{PackedEntries, PackedEntry, REFERENCES_MAX, References, State};
 use super::{Slot, buckets::Wide};
 use crate::key::mix;
-use crate::mutants;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use format::Encoding;
@@ -197,7 +196,7 @@ impl Packed {
         let references = self.entries.at(slot).references;
         // One too many, for a moment, if the record takes the place of another that rests here too.
         assert!(references.all < REFERENCES_MAX || replaces, "{} rest on object {base} already", references.all);
-        if mutants::active(mutants::SECOND_REFERENCE_UNCOUNTED) && references.all == 1 {
+        if mistakes::active(mistakes::SECOND_REFERENCE_UNCOUNTED) && references.all == 1 {
             return;
         }
         self.census.references += u64::from(references.all == 0);
@@ -274,7 +273,7 @@ impl Packed {
             self.change(base, |entry| {
                 let dirty = &mut entry.references.dirty;
                 less_one(dirty);
-                if mutants::active(mutants::BASE_GIVEN_BACK_TWICE) && *dirty > 0 {
+                if mistakes::active(mistakes::BASE_GIVEN_BACK_TWICE) && *dirty > 0 {
                     less_one(dirty);
                 }
             });
