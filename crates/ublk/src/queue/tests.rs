@@ -76,14 +76,14 @@ fn content(tag: u16) -> Vec<u8> {
     vec![tag as u8 + 1; BYTES as usize]
 }
 
-/// A reactor, and a volume over a file on it.
-fn begin() -> (tempfile::TempDir, Runtime, VolumeRef) {
+/// A reactor, and a volume over a file on it, which takes so many requests at once.
+fn begin(in_flight_max: u32) -> (tempfile::TempDir, Runtime, VolumeRef) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("backing");
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).custom_flags(libc::O_DIRECT).open(&path).expect("direct I/O");
     file.set_len(VOLUME_BYTES).expect("a sparse file");
-    let runtime = Runtime::start(RuntimeOptions { reactors: 1, ..RuntimeOptions::default() }).expect("a runtime");
+    let runtime = Runtime::start(RuntimeOptions { reactors: 1, in_flight_max, ..RuntimeOptions::default() }).expect("a runtime");
     let geometry =
         Geometry { size_bytes: VOLUME_BYTES, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: false, discard_zeroes: false };
     let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
@@ -93,7 +93,17 @@ fn begin() -> (tempfile::TempDir, Runtime, VolumeRef) {
 
 #[test]
 fn only_a_part_of_all_data_is_moved_before_others_have_their_turn() {
-    let (directory, runtime, volume) = begin();
+    check_turns(u32::from(TAGS));
+}
+
+#[test]
+fn a_full_volume_only_slows_the_kernel_down() {
+    check_turns(3);
+}
+
+/// Writes and reads under all tags at once.
+fn check_turns(in_flight_max: u32) {
+    let (directory, runtime, volume) = begin(in_flight_max);
     let path = directory.path().join("backing");
     for operation in [1u32, 0] {
         let kernel = memfd_create("ublkc", MemfdFlags::CLOEXEC).expect("memory");
@@ -153,7 +163,7 @@ impl Endpoint for Deaf {
 
 #[test]
 fn a_bell_that_could_not_be_read_is_heard_the_next_time() {
-    let (_directory, runtime, volume) = begin();
+    let (_directory, runtime, volume) = begin(u32::from(TAGS));
     let kernel = memfd_create("ublkc", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&kernel, data_offset(0, TAGS) as u64).expect("sparse memory");
     let table = Table::map(&kernel, 0, TAGS).expect("mapped");
