@@ -1,7 +1,7 @@
 //! Long work: numbered, watched, stopped on request.
 //!
 //! A job runs on a thread of its own and holds no lock of the manager while it waits. Whoever wants to know asks for its
-//! view; whoever wants it stopped sets its flag, and the job stops at its next look (at most [`LOOK`] later).
+//! view; whoever wants it stopped sets its flag, and the job stops at its next look.
 
 use crate::live::{Live, LiveEvent};
 use api::error::ControlError;
@@ -13,8 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How often a job looks at its progress and its flag.
-pub const LOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 });
 /// Over how long the rate is taken: long enough to be calm, short enough to follow a changed load.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Finished jobs kept for those who ask late.

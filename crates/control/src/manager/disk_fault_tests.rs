@@ -10,7 +10,7 @@ use api::words::Export;
 use api::{Action, Answer, DiskCreate, DiskSet, Health, JobState, PoolCreate, PoolReplace, VolumeAdd, VolumeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 const MIB: u64 = 1 << 20;
 
@@ -297,7 +297,7 @@ fn commands_that_come_at_once_do_not_meet() {
     for seed in 0..4 {
         let (world, manager) = begin(true);
         let stop = AtomicBool::new(false);
-        let written = AtomicU64::new(7);
+        let (written, carried_out) = (AtomicU64::new(7), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for version in 8.. {
@@ -314,11 +314,12 @@ fn commands_that_come_at_once_do_not_meet() {
             });
             let workers: Vec<_> = (0..5)
                 .map(|number| {
-                    let manager = &manager;
+                    let (manager, carried_out) = (&manager, &carried_out);
                     scope.spawn(move || {
                         let mut random = Random(seed * 100 + number);
-                        let mut done = 0;
-                        for _ in 0..150 {
+                        // On a busy machine most commands meet another one: then they go on until some were carried out.
+                        let goes_on = |command: u32| command < 150 || carried_out.load(Ordering::Relaxed) <= 50;
+                        for _ in (0..).take_while(|command| goes_on(*command)) {
                             let name = ["a", "b", "c", "w"][random.below(4) as usize];
                             let mib = 1 + random.below(200);
                             let mode = ["write-back", "write-through"][random.below(2) as usize];
@@ -339,15 +340,14 @@ fn commands_that_come_at_once_do_not_meet() {
                             if random.below(8) == 0 {
                                 manager.watch_devices(&mut Watched::default());
                             }
-                            done += u32::from(run_when_free(manager, &action));
+                            carried_out.fetch_add(u32::from(run_when_free(manager, &action)), Ordering::Relaxed);
                         }
-                        done
                     })
                 })
                 .collect();
-            let done: u32 = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).sum();
+            let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
             stop.store(true, Ordering::Relaxed);
-            assert!(done > 50, "{done} commands were carried out");
+            ended.into_iter().for_each(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         });
         heal(&manager, "after all");
         check(&world, &manager, &format!("seed {seed}"));

@@ -5,13 +5,14 @@
 
 use super::Manager;
 use super::claims::Claim;
+use super::work::LOOK;
 use api::error::ControlError;
 use api::human;
 use api::names::Named;
 use api::{JobView, Severity, VolumeWarm};
 use insight::preload::{Allowed, Note, Pace, Plan, Seen};
 use records::jobs::Asked;
-use records::jobs::{Job, LOOK, Work};
+use records::jobs::{Job, Work};
 use records::state::VolumeRecord;
 use runtime::Histogram;
 use std::ops::Range;

@@ -4,11 +4,11 @@
 //! they wait for is told and given up by [`super::stop_watch`].
 
 use super::stop_watch::{STOP_LIMIT, Step, Watch};
+use super::work::LOOK;
 use super::{Manager, stamps};
 use api::error::ControlError;
 use api::{Health, Severity};
 use datapath::Withdrawal;
-use records::jobs::LOOK;
 use records::state::{BackingIdentity, Kept, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -6,12 +6,14 @@ use api::error::ControlError;
 use api::stats::VolumeStats;
 use api::{Health, JobView, Severity};
 use datapath::{DeviceUse, Pending};
-use records::jobs::{Job, LOOK, Work};
+use records::jobs::{Job, Work};
 use records::state::{VolumePhase, VolumeRecord};
 use std::time::{Duration, Instant};
 use types::Mode;
 use uuid::Uuid;
 
+/// How often a job looks at its progress and its flag.
+pub(super) const LOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 });
 /// How long users of a volume have to close it when what they waited for has failed: a process has to come to its end.
 const CLOSES_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 
