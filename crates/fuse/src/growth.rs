@@ -1,4 +1,4 @@
-//! A volume has grown while it is exported: the kernel hears of it, and so do the device and its users.
+//! A volume has grown while it is exported: the kernel reads its new size, and so do the device and its users.
 //!
 //! The kernel keeps the file's size for ever, so it is told to forget it first; then it asks for it again, and the loop driver takes it over.
 

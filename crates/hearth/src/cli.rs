@@ -51,7 +51,7 @@ pub enum Command {
     Share(Share),
     /// Cache a mapped device or logical volume while it is mounted: nothing is unmounted
     Attach(Attach),
-    /// End that, or a trial; nothing is unmounted
+    /// Stop caching an attached device, or end a trial; nothing is unmounted
     Detach {
         /// The volume's name
         name: String,

@@ -56,7 +56,7 @@ fn unmapper() -> Option<&'static Sender<Mapped>> {
         match thread.spawn(move || receive.into_iter().for_each(drop)) {
             Ok(_) => Some(send),
             Err(error) => {
-                tracing::warn!(%error, "guests' memory is unmapped by threads that have other things to do");
+                tracing::warn!(%error, "no helper thread can be started: unmapping guest memory may delay requests");
                 None
             }
         }

@@ -517,7 +517,7 @@ impl Endpoint for Queue {
                 }
                 self.polling[token as usize] = cqueue::more(flags);
                 if result < 0 {
-                    tracing::warn!(volume = self.device.volume.name(), result, "a guest's kicks are not heard any more");
+                    tracing::warn!(volume = self.device.volume.name(), result, "cannot wait for the guest's notifications any more");
                 } else {
                     self.poll(cx);
                 }

@@ -118,7 +118,7 @@ pub const PAGES_MIN: usize = 6 * 256 + 64;
 /// to forget: at 600 it appends at most about six tenths of what it takes back.
 pub const DIRTY_MAX_PERMILLE: u32 = 600;
 
-/// Reads that start nothing else leave it to others, for this long, to look what the time has made due.
+/// Reads that are served at once skip the check for due work for this long.
 const TURN_EVERY_NS: u64 = 100_000;
 
 /// With this many requests of one shard at the backing device, clients queue there. Then, and where blocks are packed and a shard has

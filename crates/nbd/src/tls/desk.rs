@@ -71,7 +71,7 @@ impl Counter {
     fn put(&self, ready: Ready) {
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
         if let Err(error) = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
-            tracing::warn!(%error, "a TLS handshake goes on only when its time is over");
+            tracing::warn!(%error, "cannot wake the connection: its TLS handshake will time out");
         }
     }
 
