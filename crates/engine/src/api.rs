@@ -89,57 +89,67 @@ pub struct Request {
 
 impl Request {
     /// A request without data; [`Request::pages`] and [`Request::fua`] complete a write.
+    #[inline]
     pub fn new(id: u64, volume: VolumeIndex, op: Op, start_sector: u64, sectors: u32, origin: Origin) -> Request {
         let bypass = origin.bypass();
         Request { id, volume, op, fua: false, start_sector, sectors, pages: PageVec::new(), origin, bypass, in_burst: false, range: None }
     }
 
     /// A read.
+    #[inline]
     pub fn read(id: u64, volume: VolumeIndex, start_sector: u64, sectors: u32, origin: Origin) -> Request {
         Request::new(id, volume, Op::Read, start_sector, sectors, origin)
     }
 
     /// A client's write of whole or partial blocks.
+    #[inline]
     pub fn write(id: u64, volume: VolumeIndex, start_sector: u64, sectors: u32, pages: PageVec) -> Request {
         Request::new(id, volume, Op::Write, start_sector, sectors, Origin::Client).pages(pages)
     }
 
     /// The same with these pages: see the field.
     #[must_use]
+    #[inline]
     pub fn pages(self, pages: PageVec) -> Request {
         Request { pages, ..self }
     }
 
     /// The same, durable when acknowledged or not.
     #[must_use]
+    #[inline]
     pub fn fua(self, fua: bool) -> Request {
         Request { fua, ..self }
     }
 
     /// The same, sent around the cache for this reason, as a front does.
     #[must_use]
+    #[inline]
     pub fn around(self, reason: Option<BypassReason>) -> Request {
         Request { bypass: reason.or(self.bypass), ..self }
     }
 
     /// The same as a large write that the log takes, as a front decides.
     #[must_use]
+    #[inline]
     pub fn burst(self, in_burst: bool) -> Request {
         Request { in_burst, ..self }
     }
 
     /// The same as a step of a range request, as a front sends them.
     #[must_use]
+    #[inline]
     pub fn step(self, range: Option<RangeStep>) -> Request {
         Request { range, ..self }
     }
 
     /// Whether it is a step of a range request.
+    #[inline]
     pub fn is_step(&self) -> bool {
         self.range.is_some()
     }
 
     /// Who asks.
+    #[inline]
     pub fn origin(&self) -> Origin {
         self.origin
     }

@@ -18,6 +18,7 @@ impl Key {
     ///
     /// # Panics
     /// If there is no such block or volume: its key would be another block's, whose data would be lost.
+    #[inline]
     pub fn new(volume: VolumeIndex, block: u64) -> Key {
         assert!(block < VOLUME_BLOCKS_MAX, "block {block} of volume {} lies beyond 64 TiB", volume.0);
         assert!(usize::from(volume.0) < VOLUMES_MAX, "volume {} has no place in a key", volume.0);
@@ -25,26 +26,31 @@ impl Key {
     }
 
     /// The volume's place in the pool.
+    #[inline]
     pub fn volume(self) -> VolumeIndex {
         VolumeIndex((self.0 >> BLOCK_BITS) as u16)
     }
 
     /// The block's number in its volume.
+    #[inline]
     pub fn block(self) -> u64 {
         self.0 & ((1 << BLOCK_BITS) - 1)
     }
 
     /// The block's first sector.
+    #[inline]
     pub fn start_sector(self) -> u64 {
         self.block() * BLOCK_SECTORS
     }
 
     /// The 1 MiB extent the block lies in: volume and extent number in one word, ordered like keys.
+    #[inline]
     pub fn extent(self) -> ExtentKey {
         ExtentKey(self.0 / EXTENT_BLOCKS)
     }
 
     /// A well mixed 64-bit hash, equal on every machine.
+    #[inline]
     pub fn hash(self) -> u64 {
         mix(self.0)
     }
@@ -56,22 +62,26 @@ pub struct ExtentKey(pub u64);
 
 impl ExtentKey {
     /// The key of the extent's `index`-th block, `index < 256`.
+    #[inline]
     pub fn key(self, index: usize) -> Key {
         Key(self.0 * EXTENT_BLOCKS + index as u64)
     }
 
     /// The volume's place in the pool.
+    #[inline]
     pub fn volume(self) -> VolumeIndex {
         self.key(0).volume()
     }
 
     /// The first extent key a volume can have.
+    #[inline]
     pub fn first_of(volume: VolumeIndex) -> ExtentKey {
         Key::new(volume, 0).extent()
     }
 }
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection whose output bits all depend on all input bits.
+#[inline]
 pub fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
