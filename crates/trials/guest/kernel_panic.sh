@@ -9,7 +9,7 @@ run=/run/hearth
 export HEARTH_SOCKET=$run/socket HEARTH_STATE=/mnt/state/hearth
 mkdir -p $run /mnt/state /mnt/volume
 
-wait_for() { for _ in $(seq 300); do "$@" 2>/dev/null && return 0; sleep 0.2; done; echo "gave up waiting: $*" >&2; return 1; }
+wait_for() { for _ in $(seq 600); do "$@" 2>/dev/null && return 0; sleep 0.2; done; echo "gave up waiting: $*" >&2; return 1; }
 
 serve() {
     "$hearth" serve >"$kept/daemon.$step" 2>&1 &

@@ -19,7 +19,7 @@ modprobe -a dm-mod dm-snapshot loop fuse
 # By ublk at first, and after the boot by loop.
 [ "$step" != live ] || modprobe ublk_drv
 
-wait_for() { for _ in $(seq 300); do "$@" 2>/dev/null && return 0; sleep 0.2; done; echo "gave up waiting: $*" >&2; return 1; }
+wait_for() { for _ in $(seq 600); do "$@" 2>/dev/null && return 0; sleep 0.2; done; echo "gave up waiting: $*" >&2; return 1; }
 
 serve() {
     "$hearth" serve >>"$kept/daemon" 2>&1 &

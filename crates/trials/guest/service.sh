@@ -36,7 +36,7 @@ for how in block loop; do
     echo "$how is $device"
 done
 main() { systemctl show -p MainPID --value hearth; }
-wait_for() { for _ in $(seq 200); do "$@" 2>/dev/null && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
+wait_for() { for _ in $(seq 1200); do "$@" 2>/dev/null && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
 is_another() { [ "$(main)" != "$1" ] && [ "$(main)" != 0 ] && hearth volume wait block --limit 1 >/dev/null; }
 sleep 5
 for blow in "systemctl restart hearth" kill kill; do

@@ -10,7 +10,7 @@ export HEARTH_SOCKET=$run/socket HEARTH_STATE=/run/state
 mkdir -p $run /mnt/v /mnt/w /run/lock/iscsi
 modprobe -a loop fuse ublk_drv target_core_mod nvmet iscsi_tcp nvme-tcp sd_mod
 
-wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
+wait_for() { for _ in $(seq 1200); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "gave up waiting: $*" >&2; return 1; }
 # A command after `!` may do as it likes under `set -e`.
 none() { if grep "$@"; then echo "was found: $*" >&2; return 1; fi; }
 refused() { if "$@" >/run/refused 2>&1; then echo "was not refused: $*" >&2; return 1; fi; }

@@ -36,7 +36,8 @@ impl<T> Ranked<T> {
         Ranked { rank, mutex: Mutex::new(value) }
     }
 
-    /// Takes the lock; also after a holder has panicked: what these hold changes as a whole or not at all.
+    /// Takes the lock; also after a holder has panicked. The state changes as a whole or not at all; of loads, samples and repeats a part may be
+    /// missing then, on which no data depends.
     pub(super) fn lock(&self) -> Held<'_, T> {
         let turn = Turn::take(self.rank);
         Held { guard: self.mutex.lock().unwrap_or_else(PoisonError::into_inner), _turn: turn }
