@@ -22,7 +22,7 @@ fn lab() -> Option<PathBuf> {
 const LOAD: &str = r#"set -e
 mkfs.ext4 -q /dev/vda
 mount -o noatime /dev/vda /mnt
-fio --name=files --directory=/mnt --rw=randwrite --bs=4k --size=16m --numjobs=2 --nrfiles=4 --ioengine=libaio --direct=1 \
+fio --name=files --directory=/mnt --rw=randwrite --bs=4k --size=2m --numjobs=2 --nrfiles=4 --ioengine=libaio --direct=1 \
     --iodepth=8 --fsync=64 --verify=crc32c --verify_fatal=1 --verify_backlog=32 --verify_state_save=0 --time_based \
     --runtime=$SECONDS_LONG --group_reporting >/tmp/fio || { cat /tmp/fio; exit 1; }
 grep -q ' read: IOPS=' /tmp/fio || { echo 'nothing was verified'; cat /tmp/fio; exit 1; }
