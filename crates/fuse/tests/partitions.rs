@@ -72,8 +72,9 @@ fn a_mounted_partition_holds_the_device_and_is_named() {
     assert!(users.contains(&format!("partition {name}, {} over {} on it", short(&inner.0), point.join("image").display())), "{users}");
     drop((inner, over));
     drop(mounted);
-    let open = std::fs::File::open(&partitions[0]).expect("opens");
+    // Before somebody else is the first that is named.
     wait_for_namespaces(&export);
+    let open = std::fs::File::open(&partitions[0]).expect("opens");
     let users = export.users().expect("in use");
     assert!(users.starts_with(&format!("{} open in ", partitions[0].display())), "{users}");
     drop(open);

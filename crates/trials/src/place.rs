@@ -230,9 +230,17 @@ impl Place {
         at
     }
 
-    /// Unmounts, which must succeed.
+    /// Unmounts, which must succeed: once those who look at it, or have just ended, have let it go.
     pub fn unmount(&mut self, at: &Path) {
-        self.must_tool(&["umount", &at.display().to_string()], LONG);
+        let begun = Instant::now();
+        loop {
+            let ended = self.tool(&["umount", &at.display().to_string()], LONG);
+            if ended.good() {
+                return;
+            }
+            assert!(ended.stderr.contains("busy") && begun.elapsed() < LONG, "{ended:#?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Takes a mount whose device is dead out of the tree.

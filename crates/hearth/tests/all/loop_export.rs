@@ -132,7 +132,7 @@ fn a_mounted_partition_is_named_and_its_files_survive_the_end_of_the_daemon() {
     {
         let mounted = Mounted::new(&partition, place.path("mnt"));
         assert!(std::fs::read(format!("{}/file", mounted.0)).expect("it is there") == content);
-        tool(&["umount", &mounted.0]);
+        wait_until("it is unmounted", || Command::new("umount").arg(&mounted.0).output().is_ok_and(|output| output.status.success()));
     }
     // Mount namespaces that other tests began meanwhile have the mount too, until they end.
     daemon.wait_until("the volume is removed", || place.run(&["volume", "remove", name]).status == Some(0));

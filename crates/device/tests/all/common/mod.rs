@@ -67,10 +67,14 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.point).status();
-        if !status.is_ok_and(|status| status.success()) {
-            eprintln!("{} could not be unmounted", self.point.display());
+        // Who looks at it may hold it a moment longer.
+        for _ in 0..1200 {
+            if Command::new("umount").arg(&self.point).output().is_ok_and(|output| output.status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
         }
+        eprintln!("{} could not be unmounted", self.point.display());
     }
 }
 

@@ -27,12 +27,20 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks until it is so: far longer than it takes, on a busy machine too.
 #[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(is_so_within_patience(is_so), "{what}: not within {PATIENCE:?}");
+}
+
+/// The same where a panic would hide another.
+fn is_so_within_patience(mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        if begun.elapsed() >= PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
+    true
 }
 
 /// The kernel's switch for FUSE over io_uring.
@@ -170,8 +178,10 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.0).status().is_ok_and(|status| status.success());
-        if !unmounted {
+        // What was detached in it, or looked at it, may hold it a moment longer.
+        let is_unmounted = || Command::new("umount").arg(&self.0).output().is_ok_and(|output| output.status.success());
+        if !is_so_within_patience(is_unmounted) {
+            eprintln!("{} is still in use", self.0.display());
             let _ = Command::new("umount").arg("-l").arg(&self.0).status();
         }
     }
@@ -234,7 +244,13 @@ impl OthersLoop {
 
 impl Drop for OthersLoop {
     fn drop(&mut self) {
+        // The kernel detaches it when the last one who looks at it has closed it.
+        let file = format!("/sys/block/{}/loop/backing_file", self.0.trim_start_matches("/dev/"));
+        let before = std::fs::read_to_string(&file);
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
+        if before.is_ok_and(|before| !is_so_within_patience(|| std::fs::read_to_string(&file).ok().as_ref() != Some(&before))) {
+            eprintln!("{} is still attached", self.0);
+        }
     }
 }
 
