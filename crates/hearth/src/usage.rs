@@ -27,8 +27,8 @@ fn sentence(error: &clap::Error) -> String {
     let of = |kind: ContextKind| error.get(kind).map(words).unwrap_or_default();
     let one = |kind: ContextKind| of(kind).join(" ");
     let meant = |kind: ContextKind| {
-        let near = of(kind);
-        if near.is_empty() { String::new() } else { format!("; write {} if that is meant", near.join(" or ")) }
+        // The likeliest is the last.
+        of(kind).last().map(|near| format!("; write {near} if that is meant")).unwrap_or_default()
     };
     let (argument, value) = (one(ContextKind::InvalidArg), shown(&one(ContextKind::InvalidValue)));
     match error.kind() {
@@ -118,6 +118,7 @@ mod tests {
     fn each_kind_of_mistake_is_one_sentence_in_our_words() {
         for (line, sentence) in [
             (&["pool", "crate"][..], "there is no command \"crate\"; write create if that is meant"),
+            (&["volume", "lst"], "there is no command \"lst\"; write list if that is meant"),
             (&["pool", "create", "p", "--sssd", "/x"], "there is no option --sssd; write --ssd if that is meant"),
             (&["pool", "create"], "--ssd <PATH>, <NAME> are missing"),
             (&["pool", "create", "p"], "--ssd <PATH> is missing"),
