@@ -76,7 +76,7 @@ fn each_is_caught() {
     ];
     let mut missed = Vec::new();
     for (number, scenario) in scenarios {
-        format::mutants::set(number);
+        mutants::set(number);
         let mut counts: Vec<u64> = Vec::new();
         let most = RARE.iter().find(|(rare, _)| *rare == number).map_or(SEEDS_MAX, |(_, most)| *most);
         for round in 0..5 {
@@ -85,7 +85,7 @@ fn each_is_caught() {
                 None => missed.push(mutants::name_of(number)),
             }
         }
-        format::mutants::set(0);
+        mutants::set(0);
         counts.sort_unstable();
         println!("{}: caught by seed {:?} (median of five)", mutants::name_of(number), counts.get(counts.len() / 2));
     }
