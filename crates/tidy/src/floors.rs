@@ -12,6 +12,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("targets", 0),
     ("pki", 0),
     ("mapper", 0),
+    ("slots", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),
