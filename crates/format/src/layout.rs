@@ -12,6 +12,8 @@
 //! one segment:  page 0: first group … groups …  | unused |  (overflow of the footer)  |  reserved footer pages
 //! ```
 //!
+//! With slots ([`crate::slots`]) there is no checkpoint area, a shard's part begins with its ring, and all other pages are slots.
+//!
 //! A *slot* number names a page of a shard's log: physical segment × pages per segment + page in the segment. It is fixed
 //! by where the page lies, so it needs no sequence number and fits 32 bits.
 
@@ -44,6 +46,11 @@ pub const SSD_BYTES_MAX: u64 = 16 << 40;
 /// Most records for each page of a segment: packed ones are so small that a footer of two records a page does not do. Groups without payload have
 /// a hundred a page and their footer needs another; this bound keeps a packed record's place in its segment, and counts, in few bits.
 pub const RECORDS_PER_PAGE_MAX: u32 = 32;
+/// Slots for each page of a ring. A page has room for what a sweep says of 248: so a fifth of the ring states everything, which a start
+/// does behind all that is there, half of it is a round of the sweep, and the rest is for what changes meanwhile.
+pub const SLOTS_PER_RING_PAGE: u32 = 48;
+/// The shortest ring.
+pub const RING_PAGES_MIN: u32 = 32;
 /// Most shards in a pool: what the superblock has room for.
 pub const SHARDS_MAX: u16 = 256;
 /// Room for one copy of the superblock with 1,024 volumes and 256 shards.
@@ -112,6 +119,12 @@ pub enum LayoutError {
         /// What was asked.
         found: u16,
     },
+    /// A stored layout whose ring is too short, or leaves too little room for slots.
+    #[error("a ring of {ring_pages} pages does not fit the shard")]
+    Ring {
+        /// What was found.
+        ring_pages: u32,
+    },
     /// A stored layout whose parts do not fit together.
     #[error("{segments_per_shard} segments a shard do not fit the device")]
     Segments {
@@ -131,6 +144,9 @@ pub struct Layout {
     pub segments_per_shard: u32,
     /// Bytes of the SSD that the pool may use, a multiple of 4096. A device that is smaller now was truncated.
     pub ssd_bytes: u64,
+    /// 0: blocks are appended to a log of segments. Else blocks lie in slots ([`crate::slots`]), and so many pages at the beginning of each
+    /// shard's part are its ring; segments are shelves of slots then.
+    pub ring_pages: u32,
 }
 
 impl Layout {
@@ -140,7 +156,7 @@ impl Layout {
     /// [`LayoutError`] says what is needed.
     pub fn plan(ssd_bytes: u64, shards: u16, segment_bytes: u32) -> Result<Layout, LayoutError> {
         let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
-        let with = |segments_per_shard| Layout { shards, segment_bytes, segments_per_shard, ssd_bytes };
+        let with = |segments_per_shard| Layout { shards, segment_bytes, segments_per_shard, ssd_bytes, ring_pages: 0 };
         let smallest = with(SEGMENTS_PER_SHARD_MIN);
         smallest.check_shape()?;
         if smallest.end_bytes() > ssd_bytes {
@@ -174,6 +190,21 @@ impl Layout {
             shards = shards.saturating_add(shards_wanted).min(SHARDS_MAX);
         }
         Layout::plan_longest(ssd_bytes, shards)
+    }
+
+    /// The same places for slots: a ring of [`SLOTS_PER_RING_PAGE`] slots a page at the beginning of each shard's part, and no checkpoints.
+    pub fn with_slots(self) -> Layout {
+        let bare = Layout { ring_pages: 1, ..self };
+        // What checkpoints would take is room for slots.
+        let bytes_per_shard = (self.ssd_bytes - bare.segments_at_bytes()) / u64::from(self.shards);
+        let segments = (bytes_per_shard / u64::from(self.segment_bytes)).min(u64::from(SLOTS_PER_SHARD_MAX / self.pages_per_segment()));
+        let longer = Layout { segments_per_shard: segments as u32, ..bare };
+        Layout { ring_pages: longer.slots_per_shard().div_ceil(SLOTS_PER_RING_PAGE).max(RING_PAGES_MIN), ..longer }
+    }
+
+    /// Whether blocks lie in slots.
+    pub const fn has_slots(&self) -> bool {
+        self.ring_pages > 0
     }
 
     /// Whether its logs could be longer, but for [`SLOTS_PER_SHARD_MAX`].
@@ -214,6 +245,9 @@ impl Layout {
             || u64::from(segments) * u64::from(self.pages_per_segment()) > u64::from(SLOTS_PER_SHARD_STORED_MAX)
         {
             return Err(LayoutError::Segments { segments_per_shard: segments });
+        }
+        if self.ring_pages > self.slots_per_shard() / 2 || self.has_slots() && self.ring_pages < RING_PAGES_MIN {
+            return Err(LayoutError::Ring { ring_pages: self.ring_pages });
         }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {
             return Err(LayoutError::TooSmall { needed_bytes: self.end_bytes(), found_bytes: self.ssd_bytes });
@@ -292,6 +326,9 @@ impl Layout {
 
     /// Room for the checkpoint of one shard, in bytes.
     pub const fn checkpoint_bytes_per_shard(&self) -> u64 {
+        if self.has_slots() {
+            return 0;
+        }
         let slots = self.segments_per_shard as u64 * self.pages_per_segment() as u64;
         let rest = (slots % CHUNK_ENTRIES as u64) as u32;
         slots / CHUNK_ENTRIES as u64 * CHUNK_BYTES as u64 + if rest == 0 { 0 } else { chunk_bytes_for(rest) as u64 }
@@ -409,7 +446,8 @@ mod tests {
         let error = Layout::plan_default(16 * tib + 1, 2).expect_err("nobody has tried");
         assert_eq!(error, LayoutError::TooLarge { most_bytes: 16 * tib, found_bytes: 16 * tib + 1 });
         // As earlier releases made them.
-        let before = Layout { shards: 2, segment_bytes: SEGMENT_BYTES_MAX, segments_per_shard: 16_384, ssd_bytes: 300 * gib };
+        let before =
+            Layout { shards: 2, segment_bytes: SEGMENT_BYTES_MAX, segments_per_shard: 16_384, ssd_bytes: 300 * gib, ring_pages: 0 };
         assert_eq!(before.check(), Ok(()));
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Rooms: [`layout`] where things lie; [`checksum`] what guards them; [`superblock`] the root; [`record`] and [`group`]
 //! what the log is made of; [`packed`] what blocks can be stored as; [`footer`] the summary at the end of a full segment; [`checkpoint`] the index as a clean stop
-//! leaves it; [`disks`] what lies beside the log; [`records`] what management keeps about the pool.
+//! leaves it; [`slots`] the layout of version 4; [`disks`] what lies beside the log; [`records`] what management keeps about the pool.
 //!
 //! Invariants: a decoder never panics, whatever the bytes; what it accepts, the encoder could have written; identity
 //! (pool, shard, position, session) is checked by whoever reads, because only they know what they asked for.
@@ -23,6 +23,7 @@ pub mod layout;
 pub mod packed;
 pub mod record;
 pub mod records;
+pub mod slots;
 pub mod superblock;
 
 pub use checksum::{PayloadOwner, block_checksum, object_checksum, open_packed, payload_checksum, seal_packed};

@@ -6,7 +6,7 @@
 //!   40 generation u64       48 session u64
 //!   56 ssd bytes u64        64 segment bytes u32             68 segments per shard u32
 //!   72 shards u16           74 volume count u16              76 next volume id u32
-//!   80 zero
+//!   80 from version 4 on, else zero: ring pages u32, zero u32, log session u64, epoch u64, what a reader must know u64 (0)
 //!  256 one log start a shard, 32 bytes: first seq u64, first group u64, tail seq u64, zero
 //!      one record a volume, 384 bytes:
 //!        0 id u32     4 mode u8    5 flags u8 (bit 0: may have dirty, bit 1: damaged)    6 name length u8    7 zero
@@ -20,6 +20,7 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::layout::{SHARDS_MAX, SUPERBLOCK_SLOT_BYTES};
+use crate::slots::SLOTS_VERSION;
 use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES, is_read};
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -46,14 +47,15 @@ pub const STORED_BYTES_MAX: usize =
 const _: () = assert!(STORED_BYTES_MAX <= SUPERBLOCK_SLOT_BYTES as usize, "the largest superblock fits its slot");
 
 /// Where the current session's part of a shard's log begins. Everything before it was found, checked, sealed and flushed
-/// when the session began.
+/// when the session began. With slots: what of its ring counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogStart {
-    /// The first segment that this session writes, from 1. All segments from here on with another session are void.
+    /// The first segment that this session writes, from 1. All segments from here on with another session are void. With slots: the
+    /// first group that counts.
     pub first_seq: u64,
-    /// The number of its first group, from 1.
+    /// The number of its first group, from 1. With slots: all groups before this one are durable.
     pub first_group: u64,
-    /// Segments before this one hold nothing that counts, whatever the log says; at most `first_seq`.
+    /// Segments before this one hold nothing that counts, whatever the log says; at most `first_seq`. With slots the same as that.
     pub tail_seq: u64,
 }
 
@@ -100,6 +102,10 @@ pub struct Superblock {
     pub next_volume_id: VolumeId,
     /// Where everything lies.
     pub layout: Layout,
+    /// With slots: the session whose pages of the rings count. Else 0.
+    pub log_session: u64,
+    /// With slots: counts who may write the pool; 0 where nobody counts. Else 0.
+    pub epoch: u64,
     /// One a shard.
     pub log_starts: Vec<LogStart>,
     /// At most [`VOLUMES_MAX`], ids and names all different.
@@ -116,6 +122,8 @@ impl Superblock {
             clean: false,
             next_volume_id: VolumeId(1),
             layout,
+            log_session: 0,
+            epoch: 0,
             log_starts: vec![LogStart::EMPTY; usize::from(layout.shards)],
             volumes: Vec::new(),
         }
@@ -132,7 +140,7 @@ impl Superblock {
         let mut bytes = vec![0; length.next_multiple_of(PAGE_BYTES)];
         let into = &mut bytes[..length];
         put(into, 0, SUPERBLOCK_MAGIC);
-        put_u32(into, 12, FORMAT_VERSION);
+        put_u32(into, 12, if self.layout.has_slots() { SLOTS_VERSION } else { FORMAT_VERSION });
         put_u32(into, 16, length as u32);
         put_u32(into, 20, u32::from(self.clean));
         put(into, 24, &self.uuid);
@@ -144,6 +152,11 @@ impl Superblock {
         put_u16(into, 72, self.layout.shards);
         put_u16(into, 74, self.volumes.len() as u16);
         put_u32(into, 76, self.next_volume_id.0);
+        if self.layout.has_slots() {
+            put_u32(into, 80, self.layout.ring_pages);
+            put_u64(into, 88, self.log_session);
+            put_u64(into, 96, self.epoch);
+        }
         for (start, slot) in self.log_starts.iter().zip(into[STARTS_AT..].chunks_exact_mut(START_BYTES)) {
             put_u64(slot, 0, start.first_seq);
             put_u64(slot, 8, start.first_group);
@@ -186,7 +199,7 @@ impl Superblock {
             return Err(DecodeError::Checksum);
         }
         let version = get_u32(bytes, 12);
-        if !is_read(version) {
+        if !is_read(version) && version != SLOTS_VERSION {
             return Err(DecodeError::Version { found: version });
         }
         let layout = Layout {
@@ -194,6 +207,7 @@ impl Superblock {
             segment_bytes: get_u32(bytes, 64),
             segments_per_shard: get_u32(bytes, 68),
             shards: get_u16(bytes, 72),
+            ring_pages: if version == SLOTS_VERSION { get_u32(bytes, 80) } else { 0 },
         };
         let (shards, volumes) = (usize::from(layout.shards), usize::from(get_u16(bytes, 74)));
         let volumes_at = STARTS_AT + shards * START_BYTES;
@@ -201,8 +215,20 @@ impl Superblock {
             return wrong("length");
         }
         let flags = get_u32(bytes, 20);
-        if flags > 1 || !all_zero(&bytes[80..STARTS_AT]) {
+        let (log_session, epoch, needs) = match version {
+            SLOTS_VERSION => (get_u64(bytes, 88), get_u64(bytes, 96), get_u64(bytes, 104)),
+            _ => (0, 0, 0),
+        };
+        if needs != 0 {
+            // What a later release added, and this one cannot do without.
+            return Err(DecodeError::Version { found: SLOTS_VERSION + 1 });
+        }
+        let zero_from = if version == SLOTS_VERSION { 112 } else { 80 };
+        if flags > 1 || !all_zero(&bytes[zero_from..STARTS_AT]) || version == SLOTS_VERSION && !all_zero(&bytes[84..88]) {
             return wrong("flags");
+        }
+        if (version == SLOTS_VERSION) != layout.has_slots() {
+            return wrong("ring");
         }
         let starts = bytes[STARTS_AT..volumes_at].chunks_exact(START_BYTES);
         let superblock = Superblock {
@@ -212,6 +238,8 @@ impl Superblock {
             clean: flags == 1,
             next_volume_id: VolumeId(get_u32(bytes, 76)),
             layout,
+            log_session,
+            epoch,
             log_starts: starts
                 .map(|start| LogStart { first_seq: get_u64(start, 0), first_group: get_u64(start, 8), tail_seq: get_u64(start, 16) })
                 .collect(),
@@ -232,14 +260,20 @@ impl Superblock {
         if self.layout.check().is_err() {
             return wrong("layout");
         }
-        if self.generation == 0 || self.generation.max(self.session) >= 2 * COUNT_MAX {
+        if self.generation == 0 || self.generation.max(self.session).max(self.epoch) >= 2 * COUNT_MAX {
             return wrong("generation");
+        }
+        if self.log_session > self.session || !self.layout.has_slots() && (self.log_session, self.epoch) != (0, 0) {
+            return wrong("log session");
         }
         if self.log_starts.len() != usize::from(self.layout.shards) {
             return wrong("log starts");
         }
         let sound = |start: &LogStart| {
+            let groups = u64::from(self.layout.ring_pages);
+            let is_ring = start.tail_seq == start.first_seq && (start.first_seq..=start.first_seq + groups).contains(&start.first_group);
             start.first_group >= 1
+                && (is_ring || !self.layout.has_slots())
                 && start.first_seq.max(start.first_group) < 2 * COUNT_MAX
                 && start.tail_seq >= 1
                 && start.tail_seq <= start.first_seq

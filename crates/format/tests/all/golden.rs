@@ -40,6 +40,8 @@ fn superblock() -> Superblock {
         clean: false,
         next_volume_id: VolumeId(9),
         layout: layout(),
+        log_session: 0,
+        epoch: 0,
         log_starts: vec![LogStart { first_seq: 2, first_group: 3, tail_seq: 1 }],
         volumes: vec![
             volume(1, "database", Mode::WriteBack, b"a disk"),

@@ -3,4 +3,5 @@
 mod golden;
 mod golden_packed;
 mod image;
+mod slots;
 mod structures;

@@ -1,0 +1,13 @@
+//! The slot layout, version 4: blocks lie in *slots*, pages of the SSD that are used one by one, and a small *ring* of pages says what is
+//! where.
+//!
+//! Rooms: [`statement`] what is said of a slot; [`page`] a page of the ring, which is what becomes complete and durable together.
+
+pub mod page;
+pub mod statement;
+
+pub use page::{RingHead, STATEMENT_BYTES_MAX};
+pub use statement::{Set, Statement};
+
+/// The version that pages of the ring bear, and the newest that is read.
+pub const SLOTS_VERSION: u32 = 4;
