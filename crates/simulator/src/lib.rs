@@ -13,6 +13,7 @@ pub mod mutants;
 pub mod oracle;
 pub mod plan;
 pub mod prng;
+pub mod protocol;
 pub mod scheduler;
 pub mod shrink;
 pub mod soak;
