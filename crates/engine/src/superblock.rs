@@ -89,6 +89,8 @@ pub struct PoolState {
     /// A copy that is whole and flushed.
     good: SuperblockSlot,
     flush_failed: bool,
+    /// The superblock's session is that of a start that has not begun it yet: see [`PoolState::reserve_session`].
+    is_reserved: bool,
 }
 
 /// Makes an empty pool. Whatever was on the medium is lost.
@@ -103,7 +105,8 @@ pub fn create(medium: &mut dyn Medium, layout: Layout, uuid: [u8; 16]) -> Result
     }
     // An old superblock in the second slot could outrank the new one in the first.
     wipe(medium)?;
-    let state = PoolState { superblock: Superblock::new(uuid, layout), good: SuperblockSlot::A, flush_failed: false };
+    let superblock = Superblock::new(uuid, layout);
+    let state = PoolState { superblock, good: SuperblockSlot::A, flush_failed: false, is_reserved: false };
     for slot in SuperblockSlot::ALL {
         medium.write(slot.offset_bytes(), &state.superblock.encode())?;
         medium.flush()?;
@@ -193,7 +196,7 @@ pub fn load(medium: &mut dyn Medium) -> Result<PoolState, OpenError> {
     if needed_bytes > medium.size_bytes() {
         return Err(OpenError::Truncated { needed_bytes, found_bytes: medium.size_bytes() });
     }
-    Ok(PoolState { superblock: superblock.clone(), good, flush_failed: false })
+    Ok(PoolState { superblock: superblock.clone(), good, flush_failed: false, is_reserved: false })
 }
 
 impl PoolState {
@@ -267,7 +270,21 @@ impl PoolState {
 
     /// The number of the session that [`PoolState::begin_session`] will begin.
     pub fn next_session(&self) -> u64 {
-        self.superblock.session + 1
+        self.superblock.session + u64::from(!self.is_reserved)
+    }
+
+    /// Gives out the number of the next session, durably, and for good: where blocks lie in slots, a start writes under it before it begins. An
+    /// interrupted start must not have used the number that a later one uses.
+    ///
+    /// # Errors
+    /// As [`PoolState::store`].
+    pub fn reserve_session(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        self.superblock.session = self.next_session();
+        self.is_reserved = true;
+        if mutants::active(mutants::SESSION_TWICE) {
+            return Ok(());
+        }
+        self.store(medium)
     }
 
     /// Begins a session: from here on the logs go on where recovery, or the checkpoint, says they end. One atomic step for all
@@ -278,6 +295,10 @@ impl PoolState {
     pub fn begin_session(&mut self, medium: &mut dyn Medium, ends: &[LogEnd], damaged: &[VolumeId]) -> Result<(), OpenError> {
         assert_eq!(ends.len(), usize::from(self.superblock.layout.shards), "one log end a shard");
         self.superblock.session = self.next_session();
+        self.is_reserved = false;
+        if self.superblock.layout.has_slots() {
+            self.superblock.log_session = self.superblock.session;
+        }
         self.superblock.log_starts = ends.iter().map(log_start).collect::<Vec<_>>();
         for volume in &mut self.superblock.volumes {
             volume.damaged |= damaged.contains(&volume.id);

@@ -66,6 +66,7 @@ pub fn open(
     let places = state.superblock.volumes.iter().filter(is_known).zip(0u16..).map(|(v, n)| (v.id.0, VolumeIndex(n))).collect();
     let (pages, ram_blocks) = pages_for(ram_bytes, record.content, &state);
     let mut root = root::Root::new(state, places, record.next_volume_id);
+    root.prepare(&mut *medium).map_err(|e| open_error(record, e))?;
     let (state, content) = (root.state(), record.content);
     let plan = Restart { state, places: root.places(), ram_blocks, content, pages: pages.clone(), threads, slots_named: None };
     let found = restart(&plan, &|| open_medium().map_err(StartError::Told)).map_err(|error| error.told(record))?;

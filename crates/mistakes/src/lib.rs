@@ -142,4 +142,16 @@ mistakes! {
     FLUSH_BEGUN_EARLIER = 93, "a flush believes one of the backing device that began before what it covers was written";
     LONG_DISCARD_UNFLUSHED = 94, "a flush covers no discard of many extents";
     FLUSH_WAITS_FOR_DESTAGE = 95, "a flush waits for what destage has written";
+    SLOT_REUSED_EARLY = 96, "a slot is written over before it is durable that nothing current is in it";
+    SLOT_REUSED_WHILE_READ = 97, "a slot is written over while it is read";
+    COMPLETE_WITHOUT_PAYLOAD = 98, "a group counts as complete when its page of the ring is there, and its slots are not";
+    GONE_LEAVES_EARLY = 99, "a block that is given up leaves the index before that is durable";
+    OLD_SLOT_FORGOTTEN = 100, "a statement does not name the slot that its block had before";
+    SWEEP_LEAVES_OUT = 101, "the sweep leaves out what is not durable yet";
+    SWEEP_SETTLES_ALL = 102, "the sweep says of what is not durable that no start need look at it";
+    SWEEP_STATES_GOING = 103, "the sweep states again what is being given up";
+    TAIL_WITHOUT_SWEEP = 104, "the tail of the ring passes pages although the sweep has not been round";
+    SLOTS_UNCHECKED = 105, "a start believes statements whose payloads are not there";
+    SESSION_TWICE = 106, "a start states under a session number that an interrupted one may have used";
+    START_UNFLUSHED = 107, "a start makes its pages the ring before they are flushed";
 }

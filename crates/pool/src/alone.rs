@@ -57,7 +57,8 @@ impl Alone {
         let segment_pages = (config.ssd_pages / SEGMENTS + 1).next_power_of_two() / 2;
         let segment_pages = segment_pages.clamp(*SEGMENT_PAGES.start(), *SEGMENT_PAGES.end());
         let segments_per_shard = (config.ssd_pages / segment_pages).max(u64::from(format::layout::SEGMENTS_PER_SHARD_MIN)) as u32;
-        let layout = Layout { shards: 1, segment_bytes: (segment_pages * BLOCK_BYTES) as u32, segments_per_shard, ssd_bytes: 0 };
+        let layout =
+            Layout { shards: 1, segment_bytes: (segment_pages * BLOCK_BYTES) as u32, segments_per_shard, ssd_bytes: 0, ring_pages: 0 };
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
         let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };

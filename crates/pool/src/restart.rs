@@ -9,9 +9,10 @@ use engine::index::{Index, Slot, Stored};
 use engine::medium::Medium;
 use engine::recovery::{self, RecoveredItem, RecoveredRecord, RecoveryReport};
 use engine::shard::{DIRTY_MAX_PERMILLE, Proof, RecoveredBlock, Restored, Shard, ShardConfig};
-use engine::store::StorePlace;
+use engine::store::{StorePlace, slots};
 use engine::superblock::{OpenError, PoolState};
 use format::checkpoint::LogEnd;
+use format::slots::Set;
 use page::PagePool;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -119,7 +120,7 @@ pub fn restart<E: From<OpenError> + Send>(
     open: &(dyn Fn() -> Result<Box<dyn Medium + Send>, E> + Sync),
 ) -> Result<Vec<Restarted>, E> {
     restart.state.check_logs()?;
-    let saved = checkpoint::open(&mut *open()?, restart.state)?;
+    let saved = restart.checkpoint(&mut *open()?)?;
     let shards = restart.state.superblock.layout.shards;
     let next = AtomicU16::new(0);
     let made: Mutex<BTreeMap<u16, Restarted>> = Mutex::default();
@@ -148,13 +149,20 @@ pub fn restart<E: From<OpenError> + Send>(
 /// As [`restart`].
 pub fn restart_here(restart: &Restart, medium: &mut dyn Medium) -> Result<Vec<Restarted>, OpenError> {
     restart.state.check_logs()?;
-    let saved = checkpoint::open(medium, restart.state)?;
+    let saved = restart.checkpoint(medium)?;
     let shards = (0..restart.state.superblock.layout.shards).map(ShardIndex);
     shards.map(|shard| restart.shard(medium, saved.as_ref(), shard)).collect()
 }
 
 impl Restart<'_> {
+    fn checkpoint(&self, medium: &mut dyn Medium) -> Result<Option<Checkpoint>, OpenError> {
+        if self.state.superblock.layout.has_slots() { Ok(None) } else { checkpoint::open(medium, self.state) }
+    }
+
     fn shard(&self, medium: &mut dyn Medium, saved: Option<&Checkpoint>, shard: ShardIndex) -> Result<Restarted, OpenError> {
+        if self.state.superblock.layout.has_slots() {
+            return self.read_slots(medium, shard);
+        }
         if let Some(saved) = saved
             && let Some(restarted) = self.read_checkpoint(medium, saved, shard)?
         {
@@ -197,6 +205,18 @@ impl Restart<'_> {
         let recovered = recovery::recover(medium, &mut self.state.clone(), shard, false, &mut sink)?;
         gathering.blocks.objects_end_before(recovered.next_object);
         Ok(self.finish(shard, gathering, recovered.end, Some(recovered.report)))
+    }
+
+    fn read_slots(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
+        let mut gathering = self.gathering()?;
+        let session = self.state.next_session();
+        let mut sink = |set: &Set| {
+            let Set { block, slot, dirty, mask, checksum, .. } = *set;
+            let of = |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum, stored: None };
+            gathering.add(set.volume, Tally::count, of);
+        };
+        let (end, report) = slots::recovery::recover(medium, &self.state.superblock, shard, session, false, &mut sink)?;
+        Ok(self.finish(shard, gathering, end, Some(report)))
     }
 
     fn gathering(&self) -> Result<Gathering<'_>, OpenError> {

@@ -1,7 +1,7 @@
 //! A pool's superblock from its start to its end: blocking code over [`Medium`], so that the same code runs on a real SSD and, in tests, on one
 //! that fails at any access.
 //!
-//! Order of a start: [`load`], [`Root::new`], the shards ([`crate::restart`]), [`Root::begin_session`], [`Root::holds`] to all shards. Then, of each
+//! Order of a start: [`load`], [`Root::new`], [`Root::prepare`], the shards ([`crate::restart`]), [`Root::begin_session`], [`Root::holds`] to all shards. Then, of each
 //! volume, [`Root::enter`] before its first block is logged.
 
 use crate::restart::Restarted;
@@ -79,6 +79,14 @@ impl Root {
         superblock.next_volume_id = superblock.next_volume_id.max(VolumeId(next_volume_id));
         let places = superblock.volumes.iter().map(|volume| (volume.id.0, places[&volume.id.0])).collect();
         Root { state, places }
+    }
+
+    /// What must be stored before shards can be made ([`crate::restart`]).
+    ///
+    /// # Errors
+    /// What the medium says. The start may be repeated (not after a failed flush).
+    pub fn prepare(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        if self.state.superblock.layout.has_slots() { self.state.reserve_session(medium) } else { Ok(()) }
     }
 
     /// What is stored.
@@ -185,6 +193,10 @@ impl Root {
 
     fn write_checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), OpenError> {
         let ends: Vec<LogEnd> = shards.iter().map(Shard::log_end).collect();
+        if self.state.superblock.layout.has_slots() {
+            // The ring says it all.
+            return Ok(());
+        }
         if shards.iter().any(Shard::has_packed_blocks) || is_nearly_empty(&self.state.superblock.layout, &ends) {
             return checkpoint::write_footers(medium, &mut self.state, &ends);
         }

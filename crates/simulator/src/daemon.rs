@@ -34,7 +34,8 @@ fn refusal(error: OpenError) -> Refusal {
 /// The layout of a plan's pool.
 pub fn layout(plan: &Plan) -> Layout {
     let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
-    Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD")
+    let layout = Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD");
+    if plan.slots { layout.with_slots() } else { layout }
 }
 
 fn new_record(id: VolumeId, volume: u16, size_bytes: u64) -> VolumeRecord {
@@ -80,6 +81,7 @@ impl Builder for Engine {
         let ids: Vec<u32> = (0..plan.volumes.len() as u16).map(|volume| host.id_of(volume)).collect();
         let places = ids.iter().zip(0..).map(|(id, volume)| (*id, VolumeIndex(volume))).collect();
         let mut root = Root::new(state, places, plan.volumes.len() as u32 + 1 + host.retired);
+        root.prepare(ssd).map_err(refusal)?;
         let restart = Restart {
             state: root.state(),
             places: root.places(),

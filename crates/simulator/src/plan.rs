@@ -5,6 +5,7 @@ mod content;
 mod growth;
 mod labels;
 mod large;
+mod slots;
 mod themes;
 
 use engine::api::VolumeOptions;
@@ -79,6 +80,8 @@ pub struct Plan {
     pub ssd_bytes: u64,
     /// Size of a segment.
     pub segment_bytes: u64,
+    /// Blocks lie in slots.
+    pub slots: bool,
     /// Slots that the buckets of a shard's index could name; fewer than there are: those.
     pub index_slots: u32,
     /// RAM tier, whole pool.
@@ -271,6 +274,7 @@ impl Plan {
             ssd_leaves_again: false,
             backing_leaves: false,
             rot_ns: 0,
+            slots: false,
             meddles: None,
             disconnect_ns: 0,
             exchange_percent: 0,
@@ -555,6 +559,7 @@ impl Plan {
         let mix = Mix::draw(prng);
         let operator_on = prng.percent(60);
         let mut plan = Plan {
+            slots: false,
             seed,
             volumes,
             shards,

@@ -27,6 +27,20 @@ fn random_runs_break_no_promise() {
     assert!(missing.is_empty() || count < 2_000, "faults that never met a phase: {missing:?}");
 }
 
+/// The same on the slot layout.
+#[test]
+fn blocks_in_slots_break_no_promise() {
+    let count = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000) / 4;
+    let soak = Soak { first: 400_000_000, count, threads: threads(), failures_max: 3, twice_every: 20, adjust: &Plan::always_slots };
+    let totals = soak.run(&Engine);
+    println!("{}", totals.text());
+    for found in &totals.found {
+        println!("seed {}: {}", found.seed, found.failure.what);
+        println!("replay: cargo run -p simulator --release --bin soak -- --slots --seed {}", found.seed);
+    }
+    assert!(totals.found.is_empty());
+}
+
 /// Much that is dirty and small, on an SSD that damages one write in twenty: what is lost must not take more of the log than it did, or the cleaner ends without
 /// room and writers wait for ever.
 #[test]

@@ -20,7 +20,7 @@ impl Shard {
         let id = self.volumes.of(key).id;
         let kind = RecordKind::Invalidate;
         let record = Record { kind, volume: id, block: key.block(), mask: 0, checksum: 0, slot_page: 0, packed: None };
-        let group = self.store.append(record, Payload::None, urgency).group;
+        let group = self.store.append(record, self.index.get(key), Payload::None, urgency).group;
         self.forget(key);
         group
     }

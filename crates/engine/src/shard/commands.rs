@@ -348,7 +348,11 @@ impl Shard {
         for _ in 0..SLOTS_A_TURN {
             let Some((at, slot)) = self.index.next_slot(cursor) else { break };
             if let Some(key) = self.index.key_of(slot).filter(|key| key.volume() == index) {
+                if !self.store.may_let_go() {
+                    return Standing::Goes(Job::Detach { token, volume: index, cursor });
+                }
                 self.forget(key);
+                self.store.let_go(slot);
             }
             cursor = at + 1;
         }

@@ -92,6 +92,9 @@ impl Shard {
     #[inline(never)]
     pub(super) fn judge(&mut self, judge: Judge) {
         self.evictor.begin(&judge);
+        if self.store.keeps_in_place() {
+            return self.judge_in_place(&judge);
+        }
         let mut keep: Vec<Kept> = Vec::new();
         for slot in judge.region.slots(&self.index) {
             if let Some(heat) = self.verdict(slot, judge.keeps_all) {
@@ -104,7 +107,37 @@ impl Shard {
         self.store.eviction_mut().keep(keep);
     }
 
-    /// Whether what is in a slot is appended again, and with which heat.
+    /// The same where what stays does so in its slot.
+    fn judge_in_place(&mut self, judge: &Judge) {
+        let mut gone = Vec::new();
+        for slot in judge.region.slots(&self.index) {
+            let Some(key) = self.index.key_of(slot) else { continue };
+            match self.verdict(slot, judge.keeps_all) {
+                Some(heat) => {
+                    self.index.set_frequency(slot, heat.bits());
+                    self.note_pinned(key);
+                }
+                None => gone.push(slot),
+            }
+        }
+        self.store.eviction_mut().let_go(gone);
+    }
+
+    /// Slots are given up, durably: what they hold is forgotten.
+    #[inline(never)]
+    pub(super) fn forget_gone(&mut self, gone: Vec<Slot>) {
+        for slot in gone {
+            let Some(key) = self.index.key_of(slot) else { continue };
+            assert!(!self.index.meta(slot).dirty || mutants::active(mutants::DIRTY_EVICTED), "a dirty block is never forgotten");
+            self.forget(key);
+            if let Some(block) = self.ram.get(key) {
+                self.policy.ram_set_copy(block.slot, false);
+            }
+            self.store.release(slot);
+        }
+    }
+
+    /// Whether what is in a slot is appended again, or stays, and with which heat.
     fn verdict(&mut self, slot: Slot, keeps_all: bool) -> Option<Heat> {
         let Some(key) = self.index.key_of(slot) else {
             // A base that has no address any more: dirty blocks must keep it; for clean ones it is kept as long as there is room.

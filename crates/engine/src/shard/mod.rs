@@ -37,6 +37,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod flush;
+mod known;
 mod limits;
 mod loss;
 mod next_to_go;
@@ -84,6 +85,7 @@ use destage::Destager;
 use destage::dirty::DirtySet;
 use evict::Evictor;
 use format::checkpoint::LogEnd;
+use known::Known;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
 use recompress::Recompression;
@@ -225,6 +227,7 @@ impl Shard {
         assert_eq!(found.index.pages_per_region(), config.place.region_pages(), "the blocks of a store with such regions");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let destager = Destager::of(&found.dirty);
+        let store = Layout::new(config.place.clone(), start, &found.index);
         Shard {
             now_ns: 0,
             out: Outbox::within(config.place.bytes()),
@@ -266,7 +269,7 @@ impl Shard {
             trail: Trail::default(),
             heat_fades_ns: 0,
             heat_fades: 0,
-            store: Layout::new(config.place.clone(), start),
+            store,
             config,
         }
     }
@@ -419,7 +422,8 @@ impl Shard {
             if !self.awaited.is_empty() {
                 self.read_awaited();
             }
-            self.store.pump(self.now_ns, &self.config.pool, &mut self.out, Context::Store);
+            let facts = Known { index: &self.index, partial: &self.partial, volumes: &self.volumes };
+            self.store.pump(self.now_ns, &self.config.pool, &facts, &mut self.out, Context::Store);
         }
         self.out.poll()
     }
@@ -520,6 +524,9 @@ impl Shard {
         }
         if progress.flushed || progress.failed {
             self.destage_store_moved();
+        }
+        if !progress.gone.is_empty() {
+            self.forget_gone(progress.gone);
         }
         if !progress.freed.is_empty() {
             self.forget_regions(progress.freed);

@@ -50,7 +50,8 @@ impl Shard {
             return false;
         }
         let volume = self.volumes.of(key).id;
-        let group = self.store.note_home(volume, key.block(), slot, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
+        let checksum = self.index.meta(slot).checksum;
+        let group = self.store.note_home(volume, key.block(), slot, checksum, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
         self.index.let_go_of_base(slot);
         let volume = self.volumes.of(key);
         volume.note_group = volume.note_group.max(group);

@@ -56,7 +56,7 @@ impl Shard {
             (false, _) => RecordKind::DataClean,
         };
         let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0, packed: None };
-        let appended = self.store.append(record, Payload::Page(page), urgency);
+        let appended = self.store.append(record, self.index.get(key), Payload::Page(page), urgency);
         let slot = appended.slot.expect("a record with payload has a slot");
         let meta = SlotMeta { dirty, partial: mask != u8::MAX, frequency: heat.bits(), checksum };
         if self.index.insert(key, slot, meta).is_none() {
@@ -77,7 +77,8 @@ impl Shard {
 
     /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
     pub fn set_content(&mut self, options: ContentOptions) {
-        self.packer.set(options);
+        // In slots blocks are stored as they are.
+        self.packer.set(if self.store.keeps_in_place() { ContentOptions::OFF } else { options });
         self.recompression.may_begin(self.now_ns);
     }
 
@@ -197,7 +198,7 @@ impl Shard {
     /// Appends a packed record of a block and points the index at it; gives the group.
     fn append_packed_block(&mut self, key: Key, meta: SlotMeta, record: Record, payload: PackedPayload, urgency: Urgency) -> u64 {
         let stored = stored_of(&record);
-        let appended = self.store.append(record, Payload::Packed(payload), urgency);
+        let appended = self.store.append(record, self.index.get(key), Payload::Packed(payload), urgency);
         let slot = appended.slot.expect("a packed record has a slot");
         if self.index.insert_packed(key, slot, meta, stored).is_none() {
             self.volumes.of(key).cached_blocks += 1;
@@ -285,7 +286,7 @@ impl Shard {
     fn append_base(&mut self, slot: Slot, checksum: u32, packed: Packed, payload: PackedPayload) {
         let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(mutants::MOVED_BASE_NOT_VITAL), ..packed };
         let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
-        let appended = self.store.append(record, Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+        let appended = self.store.append(record, Some(slot), Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         let slot = appended.slot.expect("a packed record has a slot");
         self.index.insert_base(slot, checksum, stored_of(&record));
     }

@@ -173,7 +173,7 @@ impl Shard {
     fn scrubbable(&self, slot: Slot) -> Option<Looked> {
         let key = self.index.key_of(slot)?;
         let Place { region, page, offset_bytes, safety, .. } = self.place_of(slot);
-        if Some(region) != self.scrub.region {
+        if Some(region) != self.scrub.region && !self.store.keeps_in_place() {
             return None;
         }
         if self.volumes.get(key.volume()).is_none_or(|volume| volume.state.is_detaching()) {
@@ -182,7 +182,7 @@ impl Shard {
         (safety >= Safety::Complete).then(|| Looked { key, slot, proof: self.proof_of(slot), page, offset_bytes })
     }
 
-    /// Reads the next run of pages, gaps included. False if there are no pages to read into.
+    /// Reads the next run of pages, gaps included where they are not used. False if there are no pages to read into.
     fn scrub_pages(&mut self) -> bool {
         let mut looked: Vec<Looked> = Vec::new();
         while let Some(slot) = self.scrub.pages.front().copied() {
@@ -190,7 +190,9 @@ impl Shard {
                 let far = looked.first().is_some_and(|first| next.page >= first.page + READ_PAGES_MAX);
                 // A packed block that had no place yet when the check began may have got one before others of the list.
                 let before = looked.last().is_some_and(|last| next.page <= last.page) && !mutants::active(mutants::CHECK_TRUSTS_ORDER);
-                if far || before || self.scrub.singly > 0 && !looked.is_empty() {
+                // A slot between may be free, and be written while it is read.
+                let gap = self.store.keeps_in_place() && looked.last().is_some_and(|last| next.page != last.page + 1);
+                if far || before || gap || self.scrub.singly > 0 && !looked.is_empty() {
                     break;
                 }
                 looked.push(next);

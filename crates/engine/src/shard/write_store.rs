@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::policy::{Arrival, Heat};
-use crate::store::{Place, RegionId, Urgency};
+use crate::store::{Place, RegionId, Store, Urgency};
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
 use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES};
@@ -324,6 +324,7 @@ impl Shard {
             None => (shard.ops.get(id).request.pages[index].clone(), u8::MAX),
         };
         let mut arrivals: SmallVec<[Option<Arrival>; 4]> = SmallVec::new();
+        self.store.expect(blocks);
         for index in 0..blocks as usize {
             let key = self.ops.get(id).key(index);
             let (page, mask) = content(self, index);

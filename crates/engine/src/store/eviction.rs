@@ -90,12 +90,23 @@ pub struct Eviction {
     to_read: VecDeque<Kept>,
     reading: u32,
     stopped: bool,
+    /// Of a region in which what stays does so in place: what does not.
+    gone: Vec<Slot>,
 }
 
 impl Eviction {
     /// The region is judged: this is to be kept, in the order in which it is to be read.
     pub fn keep(&mut self, kept: impl IntoIterator<Item = Kept>) {
         self.to_read.extend(kept);
+    }
+
+    /// The region is judged: all but this stays where it is.
+    pub fn let_go(&mut self, gone: Vec<Slot>) {
+        self.gone = gone;
+    }
+
+    pub(super) fn take_gone(&mut self) -> Vec<Slot> {
+        core::mem::take(&mut self.gone)
     }
 
     /// To be read again, behind all others.
@@ -148,6 +159,7 @@ impl Eviction {
     /// What was not moved yet stays where it is.
     pub(super) fn give_up(&mut self) {
         self.to_read.clear();
+        self.gone.clear();
         (self.region, self.ahead) = (None, false);
     }
 

@@ -1,9 +1,10 @@
 //! All layouts there are. What is asked of one is answered by the one that the pool was formatted with; a new one is one more arm.
 
 use super::ring::{Ring, RingIo};
+use super::slots::{Slots, SlotsIo};
 use super::{
-    Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Gauges, InFlight, Judge, Payload, Place, Progress,
-    Purpose, Readers, Region, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
+    Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, Judge, Payload, Place,
+    Progress, Purpose, Readers, Region, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
 };
 use crate::index::{Index, Slot};
 use crate::outbox::Outbox;
@@ -17,6 +18,8 @@ use types::VolumeId;
 pub enum Layout {
     /// A ring of segments, written in order.
     Ring(Ring),
+    /// Slots, and a ring of statements about them.
+    Slots(Slots),
 }
 
 /// What a completion is known by.
@@ -24,20 +27,23 @@ pub enum Layout {
 pub enum LayoutIo {
     /// Of the ring.
     Ring(RingIo),
+    /// Of the slots.
+    Slots(SlotsIo),
 }
 
 macro_rules! each {
     ($layout:expr, $store:ident => $answer:expr) => {
         match $layout {
             Layout::Ring($store) => $answer,
+            Layout::Slots($store) => $answer,
         }
     };
 }
 
 impl Layout {
-    /// The layout that a pool was formatted with, continued where its last session ended.
-    pub fn new(place: StorePlace, start: LogEnd) -> Layout {
-        Layout::Ring(Ring::new(place, start))
+    /// The layout that a pool was formatted with, continued where its last session ended, with what is in `index`.
+    pub fn new(place: StorePlace, start: LogEnd, index: &Index) -> Layout {
+        if place.layout.has_slots() { Layout::Slots(Slots::new(place, start, index)) } else { Layout::Ring(Ring::new(place, start)) }
     }
 
     /// How far what was written is safe.
@@ -105,12 +111,33 @@ impl Store for Layout {
         each!(self, store => store.common_mut())
     }
 
-    fn append(&mut self, record: Record, payload: Payload, urgency: Urgency) -> Appended {
-        each!(self, store => store.append(record, payload, urgency))
+    #[inline]
+    fn keeps_in_place(&self) -> bool {
+        each!(self, store => store.keeps_in_place())
     }
 
-    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, urgency: Urgency) -> u64 {
-        each!(self, store => store.note_home(volume, block, slot, urgency))
+    fn expect(&mut self, pages: u32) {
+        each!(self, store => store.expect(pages));
+    }
+
+    fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
+        each!(self, store => store.append(record, old, payload, urgency))
+    }
+
+    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, checksum: u32, urgency: Urgency) -> u64 {
+        each!(self, store => store.note_home(volume, block, slot, checksum, urgency))
+    }
+
+    fn release(&mut self, slot: Slot) {
+        each!(self, store => store.release(slot));
+    }
+
+    fn may_let_go(&self) -> bool {
+        each!(self, store => store.may_let_go())
+    }
+
+    fn let_go(&mut self, slot: Slot) {
+        each!(self, store => store.let_go(slot));
     }
 
     #[inline]
@@ -139,15 +166,18 @@ impl Store for Layout {
         each!(self, store => store.end_turn(now_ns))
     }
 
-    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, out: &mut Outbox<C>, context: impl Fn(LayoutIo) -> C) {
+    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(LayoutIo) -> C) {
         match self {
-            Layout::Ring(ring) => ring.pump(now_ns, pool, out, |io| context(LayoutIo::Ring(io))),
+            Layout::Ring(ring) => ring.pump(now_ns, pool, facts, out, |io| context(LayoutIo::Ring(io))),
+            Layout::Slots(slots) => slots.pump(now_ns, pool, facts, out, |io| context(LayoutIo::Slots(io))),
         }
     }
 
     fn completed(&mut self, io: LayoutIo, ok: bool) -> Progress {
         match (self, io) {
             (Layout::Ring(ring), LayoutIo::Ring(io)) => ring.completed(io, ok),
+            (Layout::Slots(slots), LayoutIo::Slots(io)) => slots.completed(io, ok),
+            (Layout::Ring(_), LayoutIo::Slots(_)) | (Layout::Slots(_), LayoutIo::Ring(_)) => unreachable!("an I/O of another layout"),
         }
     }
 

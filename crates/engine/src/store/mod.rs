@@ -1,16 +1,17 @@
 //! The SSD's part of the cache: where a block lies there, what is on its way, what survives a crash, and what has to give way.
 //!
-//! [`Store`] is the seam between the shard and a *layout*: how records and payloads lie on the SSD. There is one today, the [`ring`]
-//! of segments (format version 2). A layout knows no volume, no policy and no request; the shard knows nothing of a layout but what
-//! stands here. It holds a [`Layout`], which names them all, and calls them without indirection.
+//! [`Store`] is the seam between the shard and a *layout*: how records and payloads lie on the SSD. There are two: the [`ring`] of segments
+//! (format version 3), and [`slots`] (version 4). A layout knows no volume, no policy and no request; the shard knows nothing of a layout
+//! but what stands here. It holds a [`Layout`], which names them all, and calls them without indirection.
 //!
 //! The words that all layouts share:
 //! * a *slot* names a cached block on the SSD: a page, or a packed record ([`crate::index::Slot`]);
 //! * a *group* is what becomes complete and durable together; groups are numbered in the order of writing ([`Commits`]);
-//! * a *region* is a part of the SSD that is filled, and given up, as a whole ([`Region`]); its number is never used again.
+//! * a *region* is a part of the SSD that is looked over as a whole when room is taken back ([`Region`]).
 //!
-//! Room is taken back in steps that the shard performs ([`Evict`]): it says of each block of a region whether it stays, reads what stays,
-//! and appends it again. When the store has given the region up durably ([`Progress::freed`]), what still lies there is forgotten.
+//! Room is taken back in steps that the shard performs ([`Evict`]): it says of each block of a region whether it stays. What stays is read and
+//! appended again, and the region given up as a whole ([`Progress::freed`]); or it stays where it is, and the rest is given up
+//! ([`Progress::gone`]), where [`Store::keeps_in_place`]. What was given up durably is forgotten.
 
 mod commits;
 mod eviction;
@@ -18,6 +19,7 @@ mod in_flight;
 mod layout;
 mod readers;
 pub mod ring;
+pub mod slots;
 mod ssds;
 mod waiters;
 
@@ -220,6 +222,8 @@ pub struct Progress {
     pub ready: Vec<u32>,
     /// Regions given up, durably: nothing there is found by a start any more.
     pub freed: Vec<Region>,
+    /// Slots given up, durably, in place: what they hold is to be forgotten, and the slots to be released.
+    pub gone: Vec<Slot>,
     /// The SSD failed just now.
     pub failed: bool,
     /// It flushed.
@@ -246,6 +250,12 @@ pub enum Ahead {
     Nothing,
     /// This region may be next.
     Next(Region),
+}
+
+/// What the index knows of a slot, for a layout that states it again.
+pub trait Facts {
+    /// What is in the slot; `None` if it is empty.
+    fn in_slot(&self, slot: Slot) -> Option<format::slots::Set>;
 }
 
 /// What all layouts keep alike.
@@ -275,18 +285,33 @@ pub trait Store: fmt::Display {
     /// The same, to change it.
     fn common_mut(&mut self) -> &mut Common;
 
-    /// Appends a record, with what stands beside it. The index must point to the slot from now on: the store does not know what is
-    /// current.
+    /// Whether what stays when room is taken back stays where it is. Else it is appended again.
+    fn keeps_in_place(&self) -> bool;
+
+    /// So many pages are appended next, for one request, if they are appended in this turn: they should lie side by side.
+    fn expect(&mut self, pages: u32);
+
+    /// Appends a record, with what stands beside it; `old`: the slot of the block's version until now. The index must point to the slot
+    /// from now on: the store does not know what is current.
     ///
     /// # Panics
     /// Without room for [`Purpose::Any`].
-    fn append(&mut self, record: Record, payload: Payload, urgency: Urgency) -> Appended;
+    fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended;
 
-    /// Appends that the block in this slot has come home; gives the group.
+    /// Appends that the block in this slot, whose record has that checksum, has come home; gives the group.
     ///
     /// # Panics
     /// As [`Store::append`].
-    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, urgency: Urgency) -> u64;
+    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, checksum: u32, urgency: Urgency) -> u64;
+
+    /// A slot of [`Progress::gone`] has left the index.
+    fn release(&mut self, slot: Slot);
+
+    /// Whether [`Store::let_go`] may be called now; while not, it may be after groups were written.
+    fn may_let_go(&self) -> bool;
+
+    /// A slot has left the index without a record: nobody will ask for its block again.
+    fn let_go(&mut self, slot: Slot);
 
     /// Where a slot lies. Of a packed record with the place that it was given in its region, in units of 16 bytes.
     fn place(&self, slot: Slot, packed_at: Option<u32>) -> Place;
@@ -307,7 +332,7 @@ pub trait Store: fmt::Display {
     fn end_turn(&mut self, now_ns: u64) -> Option<Begun>;
 
     /// Hands out what is due.
-    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, out: &mut Outbox<C>, context: impl Fn(Self::Io) -> C);
+    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(Self::Io) -> C);
 
     /// An I/O has completed, or failed: that is final, nothing more is written.
     fn completed(&mut self, io: Self::Io, ok: bool) -> Progress;

@@ -22,6 +22,11 @@ impl Readers {
         }
     }
 
+    /// The region with the lowest number that is read.
+    pub(super) fn oldest(&self) -> Option<RegionId> {
+        self.0.keys().min().copied()
+    }
+
     /// Whether one is under way.
     pub(super) fn reads(&self, region: RegionId) -> bool {
         self.0.contains_key(&region)

@@ -2,7 +2,7 @@
 
 use engine::mutants::{
     BASE_LET_GO_EARLY, CHECKSUM_WITHOUT_ADDRESS, CHECKSUMS_COLLIDE, DIRTY_BELOW_NOT_DURABLE, HEADERS_UNCHECKED, LONG_DISCARD_UNFLUSHED,
-    RESTS_ON_LEAVING_BASE, REUSED_BEFORE_DURABLE, SPOILT_RANGE_NOT_SEARCHED, SUPERBLOCKS_IN_ONE_FLUSH, TORN_BASE_ACCEPTED,
+    RESTS_ON_LEAVING_BASE, REUSED_BEFORE_DURABLE, SESSION_TWICE, SPOILT_RANGE_NOT_SEARCHED, SUPERBLOCKS_IN_ONE_FLUSH, TORN_BASE_ACCEPTED,
     UNREADABLE_WITH_NEIGHBOURS,
 };
 
@@ -38,8 +38,12 @@ const RARE: [(u32, u64); 4] =
 /// * `LONG_DISCARD_UNFLUSHED` was met by none of 2000 runs: the power must go between the end of a long discard and the next flush
 ///   of its device. `crates/engine/src/shard/volume.rs`.
 ///
+/// * `SESSION_TWICE` was met by none of 1200 runs: two starts must be interrupted, and find what fills different numbers of pages.
+///   [`crate::protocol`] finds it.
+///
 /// A few runs of each are looked at all the same.
-pub const STILL_ALIVE: [u32; 8] = [
+pub const STILL_ALIVE: [u32; 9] = [
+    SESSION_TWICE,
     CHECKSUM_WITHOUT_ADDRESS,
     RESTS_ON_LEAVING_BASE,
     TORN_BASE_ACCEPTED,

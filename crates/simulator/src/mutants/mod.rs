@@ -81,6 +81,22 @@ pub const GROWING: [u32; 4] = [CUT_BLOCK_CACHED, CUT_EDGE_TRUSTED, GROWTH_IN_ONE
 pub const LABELLING: [u32; 6] =
     [POLICY_RAISES_MODE, HIT_ONLY_SERVES_VOID, COLD_DROPS_DIRTY, PINS_TAKE_ALL, POLICIES_OF_PREDECESSOR, OWN_READ_OVERTAKEN];
 
+/// Those of the slot layout; all runs are on it ([`Plan::always_slots`]).
+pub const SLOTTING: [u32; 12] = [
+    SLOT_REUSED_EARLY,
+    SLOT_REUSED_WHILE_READ,
+    COMPLETE_WITHOUT_PAYLOAD,
+    GONE_LEAVES_EARLY,
+    OLD_SLOT_FORGOTTEN,
+    SWEEP_LEAVES_OUT,
+    SWEEP_SETTLES_ALL,
+    SWEEP_STATES_GOING,
+    TAIL_WITHOUT_SWEEP,
+    SLOTS_UNCHECKED,
+    SESSION_TWICE,
+    START_UNFLUSHED,
+];
+
 /// Makes a plan one in which this mistake can be found.
 pub fn adjust(number: u32, plan: &mut Plan) {
     // Lies about objects make a run one about them: mistakes of other things are looked for without.
@@ -110,6 +126,9 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     }
     if number == DESTAGE_IN_HELD_RANGE || number == OLD_GOES_HOME_OVER_RANGE {
         plan.always_use_ranges();
+    }
+    if SLOTTING.contains(&number) {
+        plan.always_slots();
     }
     if number == LOST_TAKES_PAGE || number == LOST_IS_ZEROES {
         plan.damage_writes();

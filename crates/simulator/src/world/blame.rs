@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::api::{Io, IoKind, Op};
+use format::slots::{RingHead, Statement};
 use types::{BLOCK_BYTES, BLOCK_SECTORS, VolumeId};
 
 use super::World;
@@ -207,11 +208,20 @@ impl Blame {
     pub fn see_records(&mut self, io: &Io) {
         let IoKind::Write { pages, .. } = &io.kind else { return };
         let Some(Ok(page)) = pages.first().map(|page| page[..].try_into()) else { return };
-        let Ok((_, records)) = format::GroupHead::decode(page) else { return };
-        for record in records {
-            if let Some(place) = self.places.get(&record.volume) {
-                self.logged.insert((*place, record.block));
+        if let Ok((_, records)) = format::GroupHead::decode(page) {
+            records.iter().for_each(|record| self.see_block(record.volume, record.block));
+        } else if let Ok((_, statements)) = RingHead::decode(page) {
+            for statement in statements {
+                if let Statement::Set(set) = statement {
+                    self.see_block(set.volume, set.block);
+                }
             }
+        }
+    }
+
+    fn see_block(&mut self, volume: VolumeId, block: u64) {
+        if let Some(place) = self.places.get(&volume) {
+            self.logged.insert((*place, block));
         }
     }
 }

@@ -26,7 +26,7 @@ mod space;
 mod write;
 
 use super::{
-    Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Gauges, InFlight, PackedPayload, Payload, Place, Placed,
+    Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, PackedPayload, Payload, Place, Placed,
     Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency,
 };
 use crate::index::{Index, Slot};
@@ -270,7 +270,14 @@ impl Store for Ring {
         &mut self.common
     }
 
-    fn append(&mut self, record: Record, payload: Payload, urgency: Urgency) -> Appended {
+    fn keeps_in_place(&self) -> bool {
+        false
+    }
+
+    /// What is appended lies side by side anyway.
+    fn expect(&mut self, _pages: u32) {}
+
+    fn append(&mut self, record: Record, _old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
         match payload {
             Payload::None => self.append_plain(record, None, urgency),
             Payload::Page(page) => self.append_plain(record, Some(page), urgency),
@@ -278,7 +285,18 @@ impl Store for Ring {
         }
     }
 
-    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, urgency: Urgency) -> u64 {
+    fn release(&mut self, slot: Slot) {
+        unreachable!("{slot:?} goes with its region")
+    }
+
+    fn may_let_go(&self) -> bool {
+        true
+    }
+
+    /// It goes with its region.
+    fn let_go(&mut self, _slot: Slot) {}
+
+    fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, _checksum: u32, urgency: Urgency) -> u64 {
         let (physical, number) = self.parts_of(slot);
         let of_ordinal = match slot.is_packed() {
             true => PACKED_ORDINAL | if mutants::active(mutants::NOTE_NAMES_RECORD_BEFORE) { number.saturating_sub(1) } else { number },
@@ -364,7 +382,7 @@ impl Store for Ring {
         Some(Begun { full, next_to_go: self.next_to_go() })
     }
 
-    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, out: &mut Outbox<C>, context: impl Fn(RingIo) -> C) {
+    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, _facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(RingIo) -> C) {
         self.hand_out(now_ns, pool, out, context);
     }
 

@@ -1,0 +1,163 @@
+//! The hand: it goes over the shelves, and clean blocks that are not used any more are given up where they are.
+//!
+//! In three steps, so that a crash at any point finds every block: (1) the shard says which blocks of a shelf go; (2) a group says so,
+//! and becomes durable; (3) only then do their entries leave the index and their slots become free. Between (2) and (3) they are served as
+//! before, but the sweep does not state them again.
+
+use super::{AHEAD_ONE_IN, Slots};
+use crate::index::Slot;
+use crate::key::Set;
+use crate::mutants;
+use crate::store::{Evict, EvictTurn, Judge, Progress, RegionId, Urgency};
+use ::slots::SHELF_SLOTS;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use format::slots::Statement;
+
+/// From so many slots of a shelf on, one statement for all of them is shorter.
+const GONE_TOGETHER_MIN: usize = 6;
+
+/// The hand goes round so often without a gain before it takes what is used, too: a block's heat is less with each round.
+const PATIENT_ROUNDS: u32 = 4;
+
+/// See the module.
+pub struct Hand {
+    /// The shelf that is next.
+    next: u32,
+    /// The shelf that was begun and that the shard was not told of.
+    begun: Option<u32>,
+    /// Groups that say that slots go, and these slots.
+    going: VecDeque<(u64, Vec<u32>)>,
+    /// All slots that go.
+    going_slots: Set<u32>,
+    /// Shelves that gave nothing, one behind the other.
+    fruitless: u32,
+}
+
+impl Hand {
+    /// The first shelf is this one.
+    pub fn new(next: u32) -> Hand {
+        Hand { next, begun: None, going: VecDeque::new(), going_slots: Set::default(), fruitless: 0 }
+    }
+
+    /// The sweep leaves the slot out.
+    pub fn is_going(&self, slot: u32) -> bool {
+        self.going_slots.contains(&slot)
+    }
+
+    /// Nothing current is in the slot any more.
+    pub fn left(&mut self, slot: u32) {
+        self.going_slots.remove(&slot);
+    }
+
+    /// Blocks have become clean, or older: it may be worth looking again.
+    pub fn something_changed(&mut self) {
+        self.fruitless = 0;
+    }
+
+    /// A shelf that the hand has come to, once.
+    pub fn take_begun(&mut self) -> Option<u32> {
+        self.begun.take()
+    }
+}
+
+impl Slots {
+    /// Slots that are free, or will be without more being given up.
+    fn free_soon(&self) -> u32 {
+        self.places.free() + self.places.leaving() + self.hand.going_slots.len() as u32
+    }
+
+    /// Below so many the hand goes on.
+    fn wanted_free(&self, turn: &EvictTurn) -> u32 {
+        let ahead = 2 * self.reserve() + self.places.slots() / AHEAD_ONE_IN;
+        ahead.max(turn.wanted_blocks.map_or(0, |blocks| blocks + self.reserve()))
+    }
+
+    /// See [`Store::evict`].
+    pub(super) fn go_on(&mut self, turn: &EvictTurn) -> Evict {
+        if self.common.eviction.is_stopped() {
+            return Evict::Rest;
+        }
+        if self.common.eviction.region().is_some() {
+            if !self.has_ring_room_to_evict() {
+                return Evict::Rest;
+            }
+            let gone = self.common.eviction.take_gone();
+            self.common.eviction.end();
+            self.give_up(gone);
+        }
+        self.hurry_what_leaves(turn);
+        let shelves = self.place.layout.segments_per_shard;
+        if self.common.quiescing
+            || self.free_soon() >= self.wanted_free(turn)
+            || self.hand.fruitless >= (PATIENT_ROUNDS + 1) * shelves
+            || !self.has_ring_room_to_evict()
+        {
+            return Evict::Rest;
+        }
+        let at = self.hand.next;
+        let first = self.place.layout.ring_pages / self.place.layout.pages_per_segment();
+        self.hand.next = if at + 1 < shelves { at + 1 } else { first };
+        self.hand.begun = Some(at);
+        // What is used is spared for some rounds, and then no more: whoever waits for room gets it.
+        let clean_bytes_max = if self.hand.fruitless < PATIENT_ROUNDS * shelves { u64::MAX } else { 0 };
+        self.hand.fruitless += 1;
+        self.common.eviction.begin(RegionId(u64::from(at)), false);
+        Evict::Judge(Judge { region: self.region_at(at), keeps_all: false, clean_bytes_max })
+    }
+
+    /// Whoever waits for slots that are only on their way wants the groups that free them durable.
+    fn hurry_what_leaves(&mut self, turn: &EvictTurn) {
+        if self.places.leaving() > 0 {
+            self.settle();
+        }
+        let waits = turn.wanted_blocks.is_some_and(|blocks| self.places.free() < blocks + self.reserve());
+        let is_low = waits || self.places.free() < 2 * self.reserve();
+        let last = self.common.commits.last();
+        if is_low && self.common.commits.durable() < last && self.free_soon() > self.places.free() {
+            self.common.commits.want_durable(last);
+        }
+    }
+
+    fn has_ring_room_to_evict(&self) -> bool {
+        self.ring_room_for_others() > 1
+    }
+
+    /// A group says that these slots go.
+    fn give_up(&mut self, gone: Vec<Slot>) {
+        if gone.is_empty() {
+            return;
+        }
+        self.hand.fruitless = 0;
+        let mut slots: Vec<u32> = gone.iter().map(|slot| slot.0).collect();
+        slots.sort_unstable();
+        let mut last = 0;
+        for of_shelf in slots.chunk_by(|one, other| one / SHELF_SLOTS == other / SHELF_SLOTS) {
+            if of_shelf.len() >= GONE_TOGETHER_MIN {
+                let mut bits = [0; SHELF_SLOTS as usize / 64];
+                for slot in of_shelf {
+                    bits[(slot % SHELF_SLOTS / 64) as usize] |= 1 << (slot % 64);
+                }
+                last = self.say(Statement::GoneOfShelf { shelf: of_shelf[0] / SHELF_SLOTS, slots: bits }, Urgency::By(0));
+            } else {
+                for slot in of_shelf {
+                    last = self.say(Statement::Gone { slot: *slot, checksum: 0 }, Urgency::By(0));
+                }
+            }
+        }
+        self.hand.going_slots.extend(&slots);
+        self.hand.going.push_back((last, slots));
+    }
+
+    /// What is durable now may leave the index.
+    pub(super) fn forget_gone(&mut self, progress: &mut Progress) {
+        let durable = self.common.commits.durable();
+        while let Some((_, slots)) =
+            self.hand.going.pop_front_if(|(group, _)| *group <= durable || mutants::active(mutants::GONE_LEAVES_EARLY))
+        {
+            // What was written over, or made void, since then was left already.
+            let still = slots.into_iter().filter(|slot| self.hand.going_slots.remove(slot));
+            progress.gone.extend(still.map(Slot));
+        }
+    }
+}

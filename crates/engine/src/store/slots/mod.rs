@@ -1,0 +1,425 @@
+//! Blocks in slots: a block is written into any free page, and a small ring of pages says what is where ([`format::slots`]).
+//!
+//! Life of a block: [`Store::append`] takes a free slot for it and adds a statement to the *building* group; [`Store::pump`] turns the
+//! group into a page of the ring and the writes of its slots, all at once; when those and all earlier groups are done, the group is
+//! *complete*; after the next flush it is *durable*. The slot that the block had before is free again when the group that says so is
+//! durable and nobody reads it any more ([`slots::places`]). So nothing that a start may find is ever written over.
+//!
+//! With each group the *sweep* states again what lives in the next slots ([`write`]), so that the ring's tail may pass older pages
+//! ([`slots::rounds`]). When slots become few, the *hand* goes over shelves of them and gives up clean blocks that are not used ([`hand`]).
+//! Nothing is ever moved.
+//!
+//! Invariants:
+//! * No write meets a slot that a map names which recovery may still choose: those of the durable group and of all behind it.
+//! * A page of the ring is written over only when a durable group says that the tail has passed it.
+//! * A group's statements are true at its end: what the sweep adds is said when the group is closed, and no later one has begun.
+//! * After a failed write or flush nothing more is written and nothing becomes complete or durable.
+
+mod group;
+mod hand;
+pub mod recovery;
+mod write;
+mod young;
+
+use super::{
+    Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, Judge, Payload, Place,
+    Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
+};
+use crate::index::{Index, Slot};
+use crate::mutants;
+use crate::outbox::Outbox;
+use ::slots::{Places, Rounds};
+use alloc::collections::VecDeque;
+use core::fmt;
+use format::checkpoint::LogEnd;
+use format::slots::statement::UNIT_BYTES;
+use format::slots::{STATEMENT_BYTES_MAX, Set, Statement};
+use format::{Record, RecordKind};
+use group::{Building, Writing};
+use hand::Hand;
+use page::PagePool;
+use types::{BLOCK_BYTES, VolumeId};
+use write::{Quiet, SWEPT_A_PAGE};
+use young::Young;
+
+/// Groups being written at the same time. Two keep the SSD busy, the others hide the gap between a completion and the next submission.
+const GROUPS_IN_FLIGHT_MAX: usize = 4;
+
+/// The engine flushes by itself when so many pages (16 MiB) are not durable, or a 64th of the slots: recovery after a power cut has little
+/// to verify, and slots that were left become free.
+const UNFLUSHED_PAGES_MAX: u32 = 4096;
+const UNFLUSHED_ONE_IN: u32 = 64;
+
+/// Blocks of which only some sectors are valid take twice the room in a page: they are at most one in so many.
+const PARTIAL_ONE_IN: u32 = 16;
+
+/// Pages of the ring that only a group may take which makes room, and those that only voids may.
+const RING_RESERVE: u64 = 4;
+const RING_RESERVE_OF_VOIDS: u64 = 2;
+
+/// One in so many slots is kept free for what must be written, and so many more the hand keeps ahead of need.
+const RESERVE_ONE_IN: u32 = 256;
+const AHEAD_ONE_IN: u32 = 64;
+
+/// Dirty blocks are called home so many shelves, of all, before the hand comes to them.
+const HOME_AHEAD_ONE_IN: u32 = 8;
+
+/// What the completion of one of its I/Os means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotsIo {
+    /// The page of this group was written.
+    Page(u64),
+    /// A run of its slots was.
+    Run(u64),
+    /// The SSD flushed: what was complete when it was issued is durable.
+    Flush,
+}
+
+/// See the module.
+pub struct Slots {
+    place: StorePlace,
+    common: Common,
+    places: Places,
+    rounds: Rounds,
+    young: Young,
+    /// Slots taken for a request whose blocks are appended now, the next one last.
+    expected: alloc::vec::Vec<u32>,
+    /// The group that takes statements now.
+    building: Option<Building>,
+    /// Full groups waiting to be handed out, oldest first.
+    closed: VecDeque<Building>,
+    writing: VecDeque<Writing>,
+    /// The tail that the newest complete group names, and the newest durable one.
+    complete_tail: u64,
+    durable_tail: u64,
+    /// Pages of the ring that may be in use: behind them a start must be able to state everything.
+    usable_pages: u64,
+    /// The running flush: which group and which tail it makes durable.
+    flush: Option<(u64, u64)>,
+    unflushed_pages: u32,
+    written_pages: u64,
+    /// Who reads now is counted under this number; it grows with each flush.
+    epoch: u64,
+    hand: Hand,
+    quiet: Quiet,
+    /// Something could not be written for want of pages.
+    short_of_pages: bool,
+}
+
+impl Slots {
+    /// A store that continues at `start`, with what is in `index`.
+    pub fn new(place: StorePlace, start: LogEnd, index: &Index) -> Slots {
+        let layout = &place.layout;
+        let (slots, ring_pages) = (layout.slots_per_shard(), layout.ring_pages);
+        let common = Common {
+            commits: Commits::new(start.next_group - 1),
+            in_flight: InFlight::default(),
+            ssds: Ssds,
+            readers: Readers::default(),
+            eviction: Eviction::default(),
+            quiescing: false,
+        };
+        let (first, last) = (start.tail_seq, start.next_group - 1);
+        let usable_pages = usable_pages(layout);
+        let rounds = Rounds::new(slots - ring_pages, usable_pages - RING_RESERVE, first, last);
+        Slots {
+            usable_pages,
+            places: Places::new(slots, |slot| slot < ring_pages || index.key_of(Slot(slot)).is_some()),
+            rounds,
+            young: Young::new(slots),
+            expected: alloc::vec::Vec::new(),
+            building: None,
+            closed: VecDeque::new(),
+            writing: VecDeque::new(),
+            complete_tail: first,
+            durable_tail: first,
+            flush: None,
+            unflushed_pages: 0,
+            written_pages: 0,
+            epoch: 1,
+            hand: Hand::new(ring_pages / layout.pages_per_segment()),
+            quiet: Quiet::new(start.next_group - 1),
+            short_of_pages: false,
+            common,
+            place,
+        }
+    }
+
+    fn ring_pages(&self) -> u64 {
+        u64::from(self.place.layout.ring_pages)
+    }
+
+    /// Groups that may still begin before a page of the ring would be written over that is needed.
+    fn ring_room(&self) -> u64 {
+        (self.durable_tail + self.usable_pages).saturating_sub(self.common.commits.last() + 1)
+    }
+
+    /// Of them, those that the sweep does not need to make up for what it owes.
+    fn ring_room_for_others(&self) -> u64 {
+        self.ring_room().saturating_sub(self.rounds.owed().div_ceil(SWEPT_A_PAGE))
+    }
+
+    /// Slots kept for what must be written.
+    fn reserve(&self) -> u32 {
+        (self.places.slots() / RESERVE_ONE_IN).max(8)
+    }
+
+    /// Nothing current is in the slot any more, as the group says.
+    fn leave(&mut self, slot: Slot, group: u64) {
+        self.hand.left(slot.0);
+        self.places.leave(slot.0, group, self.epoch);
+    }
+
+    /// Slots that were left become free, if nothing hinders it any more.
+    fn settle(&mut self) {
+        let oldest = self.common.readers.oldest().map_or(u64::MAX, |region| region.0);
+        let early = mutants::active(mutants::SLOT_REUSED_EARLY);
+        let oldest = if mutants::active(mutants::SLOT_REUSED_WHILE_READ) { u64::MAX } else { oldest };
+        self.places.settle(if early { u64::MAX } else { self.common.commits.durable() }, oldest);
+    }
+
+    /// A slot for one block.
+    fn slot_for_one(&mut self) -> u32 {
+        if let Some(slot) = self.expected.pop() {
+            return slot;
+        }
+        let mut taken = 0;
+        assert!(self.places.take(1, |run| taken = run.first), "there is room");
+        taken
+    }
+
+    fn region_at(&self, at: u32) -> Region {
+        let pages = self.place.layout.pages_per_segment();
+        Region { id: RegionId(self.epoch), at, first_slot: at * pages, slots: pages }
+    }
+}
+
+/// Pages of the ring that may be in use at once.
+fn usable_pages(layout: &format::Layout) -> u64 {
+    let slots = layout.slots_per_shard() - layout.ring_pages;
+    let stated = (slots + slots / PARTIAL_ONE_IN).div_ceil((STATEMENT_BYTES_MAX / UNIT_BYTES) as u32) + 1;
+    u64::from(layout.ring_pages.checked_sub(stated).expect("a ring that a start fits in"))
+}
+
+impl fmt::Display for Slots {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let commits = &self.common.commits;
+        write!(
+            text,
+            "slots: {} free, {} leaving of {}; ring: tail {} (durable {}), head {}, {} pages, sweep owes {}; groups complete {} durable {} last {}{}",
+            self.places.free(),
+            self.places.leaving(),
+            self.places.slots(),
+            self.rounds.tail(),
+            self.durable_tail,
+            self.rounds.head(),
+            self.ring_pages(),
+            self.rounds.owed(),
+            commits.complete(),
+            commits.durable(),
+            commits.last(),
+            if commits.is_failed() { ", FAILED" } else { "" },
+        )
+    }
+}
+
+impl Store for Slots {
+    type Io = SlotsIo;
+
+    #[inline]
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    #[inline]
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn keeps_in_place(&self) -> bool {
+        true
+    }
+
+    fn expect(&mut self, pages: u32) {
+        self.expected_is_over();
+        let expected = &mut self.expected;
+        if pages > 1 && self.places.take(pages, |run| expected.extend(run.first..run.first + run.count)) {
+            self.expected.reverse();
+        }
+    }
+
+    fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
+        let group;
+        let mut slot = None;
+        match payload {
+            Payload::Page(page) => {
+                let taken = self.slot_for_one();
+                let Record { kind, volume, block, mask, checksum, .. } = record;
+                let set = Set {
+                    volume,
+                    block,
+                    mask,
+                    dirty: kind != RecordKind::DataClean,
+                    settled: false,
+                    lost: kind == RecordKind::DataLost,
+                    vital: false,
+                    checksum,
+                    slot: taken,
+                    old: old.map(|old| old.0).filter(|_| !mutants::active(mutants::OLD_SLOT_FORGOTTEN)),
+                    stored: None,
+                };
+                group = self.say(Statement::Set(set), urgency);
+                self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone()));
+                self.young.add(taken, group);
+                self.common.in_flight.add(Slot(taken), page);
+                slot = Some(Slot(taken));
+            }
+            Payload::None => {
+                assert_eq!(record.kind, RecordKind::Invalidate, "a record without payload");
+                let old = old.expect("a block that is made void is in a slot");
+                group = self.say(Statement::Gone { slot: old.0, checksum: record.checksum }, urgency);
+            }
+            Payload::Packed(_) => unreachable!("content is stored as it is"),
+        }
+        if let Some(old) = old {
+            self.leave(old, group);
+        }
+        self.hand.something_changed();
+        Appended { slot, group }
+    }
+
+    fn note_home(&mut self, _volume: VolumeId, _block: u64, slot: Slot, checksum: u32, urgency: Urgency) -> u64 {
+        self.hand.something_changed();
+        self.say(Statement::Home { slot: slot.0, checksum }, urgency)
+    }
+
+    #[inline]
+    fn place(&self, slot: Slot, _packed_at: Option<u32>) -> Place {
+        let pages = self.place.layout.pages_per_segment();
+        let (at, page) = (slot.0 / pages, slot.0 % pages);
+        let safety = match self.young.group_of(slot.0) {
+            None => Safety::Durable,
+            Some(group) if group <= self.common.commits.durable() => Safety::Durable,
+            Some(group) if group <= self.common.commits.complete() => Safety::Complete,
+            Some(_) => Safety::Volatile,
+        };
+        Place {
+            region: RegionId(self.epoch),
+            at,
+            page,
+            offset_bytes: self.place.layout.page_offset(self.place.shard, at, page),
+            age_regions: 0,
+            safety,
+            is_live: true,
+            stays: true,
+        }
+    }
+
+    fn region(&self, at: u32) -> Option<Region> {
+        (at < self.place.layout.segments_per_shard).then(|| self.region_at(at))
+    }
+
+    fn has_room(&self, purpose: Purpose) -> bool {
+        let (free, ring) = (self.places.free(), self.ring_room_for_others());
+        !self.common.commits.is_failed()
+            && match purpose {
+                Purpose::Any => self.ring_room() > 0 && free > 0,
+                Purpose::Void => ring > RING_RESERVE_OF_VOIDS,
+                Purpose::Clean => ring > RING_RESERVE && free > self.reserve() * 2,
+                Purpose::Write { blocks } => ring > RING_RESERVE && free >= self.reserve() + blocks,
+                Purpose::EverWrite { blocks } => blocks <= (self.places.slots() / 4).max(1),
+            }
+    }
+
+    fn capacity(&self) -> Capacity {
+        let layout = &self.place.layout;
+        let usable = self.places.slots() - layout.ring_pages - self.reserve() - self.places.slots() / AHEAD_ONE_IN;
+        Capacity { regions: layout.segments_per_shard.into(), region_pages: layout.pages_per_segment(), usable_pages: usable.into() }
+    }
+
+    fn evict(&mut self, turn: &EvictTurn, _index: &Index, _pool: &PagePool) -> Evict {
+        self.go_on(turn)
+    }
+
+    #[inline]
+    fn end_turn(&mut self, now_ns: u64) -> Option<Begun> {
+        self.expected_is_over();
+        self.end_quietly(now_ns);
+        let at = self.hand.take_begun()?;
+        // What is dirty there is brought home before the hand comes.
+        let shelves = self.place.layout.segments_per_shard;
+        let soon = (at + shelves / HOME_AHEAD_ONE_IN) % shelves;
+        Some(Begun { full: None, next_to_go: alloc::vec![self.region_at(soon)] })
+    }
+
+    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(SlotsIo) -> C) {
+        self.hand_out(now_ns, pool, facts, out, context);
+    }
+
+    fn completed(&mut self, io: SlotsIo, ok: bool) -> Progress {
+        self.has_completed(io, ok)
+    }
+
+    fn release(&mut self, slot: Slot) {
+        self.places.leave_durably(slot.0, self.epoch);
+        self.settle();
+    }
+
+    fn may_let_go(&self) -> bool {
+        self.common.commits.is_failed() || self.has_room(Purpose::Void)
+    }
+
+    fn let_go(&mut self, slot: Slot) {
+        if !self.common.commits.is_failed() {
+            let group = self.say(Statement::Gone { slot: slot.0, checksum: 0 }, Urgency::By(0));
+            self.leave(slot, group);
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let room = self.closed.len() + self.writing.len() < GROUPS_IN_FLIGHT_MAX && !self.common.commits.is_failed();
+        let group = self.building.as_ref().filter(|_| room).map(|building| building.deadline_ns).filter(|time| *time != u64::MAX);
+        [group, self.quiet_deadline()].into_iter().flatten().min()
+    }
+
+    fn is_short_of_pages(&self) -> bool {
+        self.short_of_pages
+    }
+
+    fn is_idle(&self) -> bool {
+        let written = self.building.is_none() && self.closed.is_empty() && self.writing.is_empty();
+        self.common.commits.is_failed() || written && self.flush.is_none()
+    }
+
+    fn end(&self) -> LogEnd {
+        LogEnd { next_seq: self.common.commits.last() + 1, next_group: self.common.commits.last() + 1, tail_seq: self.rounds.tail() }
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            newest_region: self.rounds.head(),
+            oldest_region: self.rounds.tail(),
+            free_regions: u64::from(self.places.free() / self.place.layout.pages_per_segment()),
+            written_bytes: self.written_pages * BLOCK_BYTES,
+        }
+    }
+}
+
+/// Nothing is ever stored denser by being moved.
+impl WorkAhead for Slots {
+    fn look_ahead(&self, _turn: &EvictTurn, _under_way: bool, _worth: impl Fn(Region) -> Worth) -> Ahead {
+        Ahead::Nothing
+    }
+
+    fn begin_ahead(&mut self, _turn: &EvictTurn, _worth: Worth) -> Option<Judge> {
+        None
+    }
+
+    fn resume_ahead(&mut self) {}
+
+    fn pause_ahead(&mut self) {}
+
+    fn works_ahead(&self) -> bool {
+        false
+    }
+}
