@@ -134,6 +134,8 @@ export interface PoolView {
   ssd: string;
   /** What becomes of it when its SSD is blank at a start: "stop" or "make". */
   on_blank_ssd: string;
+  /** How blocks lie on the SSD: "log" or "slots". */
+  layout: string;
   size_bytes: number;
   ram_bytes: number;
   cached_bytes: number | null;
@@ -199,6 +201,7 @@ export interface PoolCreate {
   content?: string | null;
   force?: boolean;
   on_blank_ssd?: string | null;
+  layout?: string | null;
 }
 
 export interface PoolSet {

@@ -284,6 +284,10 @@ pub struct PoolCreate {
     #[serde(default)]
     #[schema(pattern = "^(stop|make)$")]
     pub on_blank_ssd: Option<String>,
+    /// How blocks lie on the SSD: "log" (the default), or "slots", which stores them as they are (content "off").
+    #[serde(default)]
+    #[schema(pattern = "^(log|slots)$")]
+    pub layout: Option<String>,
 }
 
 /// Body of a pool's change.
@@ -471,6 +475,8 @@ pub struct PoolView {
     pub ssd: String,
     /// What becomes of it when its SSD is blank at a start: "stop" or "make".
     pub on_blank_ssd: String,
+    /// How blocks lie on the SSD: "log" or "slots".
+    pub layout: String,
     /// Bytes of the SSD that the pool uses; 0 while unknown.
     pub size_bytes: u64,
     /// RAM tier; less than was asked for where the memory is limited, see the events.

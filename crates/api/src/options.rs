@@ -4,6 +4,7 @@
 use crate::error::ControlError;
 use crate::human;
 use crate::on_blank_ssd::OnBlankSsd;
+use crate::ssd_layout::SsdLayout;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use types::{Admission, Content, Mode, OnSsdLoss, SECTOR_BYTES};
@@ -265,6 +266,14 @@ pub fn content(name: &str) -> Result<Content, ControlError> {
 /// [`ControlError::BadOption`] for another word.
 pub fn on_blank_ssd(name: &str) -> Result<OnBlankSsd, ControlError> {
     OnBlankSsd::from_name(name).ok_or_else(|| bad("--on-blank-ssd", format!("has the unknown value {name:?}"), "use stop or make"))
+}
+
+/// Reads what stands after `--layout`.
+///
+/// # Errors
+/// [`ControlError::BadOption`] for another word.
+pub fn ssd_layout(name: &str) -> Result<SsdLayout, ControlError> {
+    SsdLayout::from_name(name).ok_or_else(|| bad("--layout", format!("has the unknown value {name:?}"), "use log or slots"))
 }
 
 fn bad(option: &'static str, problem: String, remedy: &str) -> ControlError {

@@ -14,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 use format::layout::{SLOTS_PER_SHARD_MAX, SuperblockSlot};
-use format::{DecodeError, FORMAT_VERSION, Layout, LayoutError, LogStart, PAGE_BYTES, Superblock};
+use format::{DecodeError, Layout, LayoutError, LogStart, NEWEST_VERSION, PAGE_BYTES, Superblock};
 use types::VolumeId;
 
 /// Why a pool cannot be made, opened or kept.
@@ -36,7 +36,7 @@ pub enum OpenError {
     #[error("the table of the disks beside the cache is damaged: neither of its two copies is intact")]
     DisksDamaged,
     /// Made by a newer release.
-    #[error("the pool has format version {found}, this release reads up to {FORMAT_VERSION}: use the newer release")]
+    #[error("the pool has format version {found}, this release reads up to {NEWEST_VERSION}: use the newer release")]
     NewerVersion {
         /// The version found.
         found: u32,

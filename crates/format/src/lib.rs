@@ -39,6 +39,8 @@ pub use superblock::{LogStart, Superblock, VolumeRecord};
 /// 2: packed payloads begin in the header page of their group where no pages follow it. 3: checksums of
 /// payloads are stored masked ([`checksum`]).
 pub const FORMAT_VERSION: u32 = 3;
+/// The newest version of a pool that this release reads: blocks in slots.
+pub const NEWEST_VERSION: u32 = slots::SLOTS_VERSION;
 /// The unit of every stored structure and of I/O to the SSD, in bytes.
 pub const PAGE_BYTES: usize = types::BLOCK_BYTES as usize;
 /// Records that fit a group's header page.
@@ -63,7 +65,7 @@ pub enum DecodeError {
     #[error("the checksum does not match")]
     Checksum,
     /// Written by a newer release.
-    #[error("format version {found} is newer than version {FORMAT_VERSION}, the newest this release reads")]
+    #[error("format version {found} is newer than the newest that this release reads there")]
     Version {
         /// The version found.
         found: u32,

@@ -226,6 +226,9 @@ pub struct Replay {
     /// Size of the cache's SSD
     #[arg(long, value_name = "SIZE")]
     pub pool_size: String,
+    /// How blocks lie on the SSD: log or slots, as for `pool create`
+    #[arg(long, value_name = "log|slots")]
+    pub layout: Option<String>,
 }
 
 /// What to do with content.
@@ -267,6 +270,9 @@ pub enum Pool {
         /// When the SSD is blank at a start: stop, or create the cache again if nothing of it was dirty
         #[arg(long, value_name = "stop|make")]
         on_blank_ssd: Option<String>,
+        /// How blocks lie on the SSD: log, or slots (under test; stores blocks as they are) [default: log]
+        #[arg(long, value_name = "log|slots")]
+        layout: Option<String>,
     },
     /// Take in the pool of an SSD that is not known here: its state was lost, or it comes from another machine
     Import {

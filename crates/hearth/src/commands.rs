@@ -90,7 +90,7 @@ impl Session {
     /// With the sentence to print.
     pub fn pool(&self, command: &Pool) -> Result<(), Failure> {
         match command {
-            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd } => {
+            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd, layout } => {
                 let body = PoolCreate {
                     name: request::name(Named::Pool, name)?.into(),
                     ssd: request::ssd("--ssd", ssd)?,
@@ -99,6 +99,7 @@ impl Session {
                     content: request::content(content.as_deref())?,
                     force: *force,
                     on_blank_ssd: request::on_blank_ssd(on_blank_ssd.as_deref())?,
+                    layout: request::ssd_layout(layout.as_deref())?,
                 };
                 let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;
                 self.print(&pool, show::pool_created)

@@ -5,7 +5,8 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::{quantity, table};
-use api::human;
+use api::ssd_layout::SsdLayout;
+use api::{human, options};
 use serde::Serialize;
 use traces::read::Recording;
 use traces::replay::Yardsticks;
@@ -36,9 +37,10 @@ struct Report {
 ///
 /// # Errors
 /// With the sentence to print.
-pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
-    let pool_bytes = quantity::size("--pool-size", &options.pool_size)?;
-    let read = traces::read::read_recording(&options.trace);
+pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
+    let pool_bytes = quantity::size("--pool-size", &asked.pool_size)?;
+    let slots = asked.layout.as_deref().map(options::ssd_layout).transpose()? == Some(SsdLayout::Slots);
+    let read = traces::read::read_recording(&asked.trace);
     let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), error.remedy()))?;
     doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));
     let report = patiently("replaying", || {
@@ -46,7 +48,7 @@ pub fn replay(options: &Replay, json: bool) -> Result<(), Failure> {
         // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.
         let blocks = (pool_bytes / BLOCK_BYTES).clamp(2, stream.footprint_blocks().max(2));
         let ram_blocks = (blocks * RAM_PERCENT / 100).max(1);
-        let config = ShardReplayConfig { ram_blocks, ssd_pages: blocks - ram_blocks, admission: Admission::SecondTouch };
+        let config = ShardReplayConfig { ram_blocks, ssd_pages: blocks - ram_blocks, slots, admission: Admission::SecondTouch };
         let cache = ShardReplay::new(config).run(&requests);
         let yardsticks = Yardsticks::new(&stream, blocks);
         Report {
@@ -91,7 +93,7 @@ mod tests {
         let told = |name: &str, text: Option<&str>| {
             let path = place.path().join(name);
             text.into_iter().for_each(|text| std::fs::write(&path, text).expect("room"));
-            let options = Replay { trace: path, pool_size: "1GiB".into() };
+            let options = Replay { trace: path, pool_size: "1GiB".into(), layout: None };
             replay(&options, false).expect_err(name).message.replace(&format!("{}/", place.path().display()), "")
         };
         let missing = told("a.csv", None);

@@ -129,6 +129,7 @@ pub fn pool(pool: &PoolView) -> String {
         ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
         ("content", pool.content.name().into()),
         ("on a blank SSD", pool.on_blank_ssd.clone()),
+        ("layout", pool.layout.clone()),
         ("room for disks", if pool.disks_bytes == 0 { "none".into() } else { human::bytes(pool.disks_bytes) }),
         ("disks", if pool.disks.is_empty() { "none".into() } else { pool.disks.join(", ") }),
         ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),

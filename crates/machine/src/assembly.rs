@@ -255,15 +255,18 @@ fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<S
     let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
     // A stop with packed blocks writes no checkpoint but seals every log; nothing of that is left to do then.
     let in_order = [sum(|r| r.discarded_groups), sum(|r| r.walked_segments), sum(|r| r.footers_written)] == [0; 3];
+    // Blocks in slots have a ring, and no segments.
+    let from = match sum(|r| r.segments) {
+        0 if sum(|r| r.groups) > 0 => format!("{} of the ring", types::counted(sum(|r| r.groups), "page")),
+        segments => format!("{} of the log", types::counted(segments, "segment")),
+    };
     let mut lines = if reports.is_empty() {
         vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
     } else if in_order {
-        let segments = types::counted(sum(|r| r.segments), "segment");
-        vec![format!("{cached} cached, {dirty} of it dirty, from {segments} of the log, which was complete")]
+        vec![format!("{cached} cached, {dirty} of it dirty, from {from}, which was complete")]
     } else {
         vec![format!(
-            "after an unclean stop: {cached} cached, {dirty} of it dirty, from {} of the log; {} discarded",
-            types::counted(sum(|r| r.segments), "segment"),
+            "after an unclean stop: {cached} cached, {dirty} of it dirty, from {from}; {} discarded",
             types::counted(sum(|r| r.discarded_groups), "unfinished group")
         )]
     };

@@ -338,6 +338,7 @@ mod tests {
             disk_room: None,
             serial: 0,
             on_blank_ssd: Default::default(),
+            layout: Default::default(),
             ssd_identity: Vec::new(),
         };
         let (ours, removed) = (pool(1, SIZE), || !path.exists());

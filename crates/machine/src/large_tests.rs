@@ -39,6 +39,7 @@ impl Sparse {
             disk_room: None,
             serial: 0,
             on_blank_ssd: records::state::OnBlankSsd::Stop,
+            layout: Default::default(),
             ssd_identity: Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use super::assembly::open_error_at;
 use super::{Machine, devices, failed};
 use ::records::on_ssd::{PoolCopy, Said};
 use ::records::ssd_content::{SsdContent, VolumeOnSsd};
-use ::records::state::Span;
+use ::records::state::{Span, SsdLayout};
 use api::error::ControlError;
 use device::Access;
 use engine::inspect::{self, VolumeInspection};
@@ -39,6 +39,7 @@ pub fn look_into(path: &str, open: super::assembly::OpenMedium, threads: usize) 
         uuid: Uuid::from_bytes(superblock.uuid),
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
+        layout: if superblock.layout.has_slots() { SsdLayout::Slots } else { SsdLayout::Log },
         clean: superblock.clean,
         ..SsdContent::default()
     };

@@ -18,7 +18,7 @@ use engine::shard::{Proof, Shard};
 use engine::superblock;
 use format::Layout;
 use page::PagePool;
-use records::state::{PoolPhase, PoolRecord, VolumeRecord};
+use records::state::{PoolPhase, PoolRecord, SsdLayout, VolumeRecord};
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -215,6 +215,7 @@ impl Pools for Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(e, "use a larger SSD or --size"))?;
+        let layout = if record.layout == SsdLayout::Slots { layout.with_slots() } else { layout };
         let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, ""))?);
         // Before the table of its disks could be erased with the other marks; only a new pool takes an SSD as it is.
         if record.phase != PoolPhase::Creating {

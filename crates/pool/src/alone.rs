@@ -31,6 +31,8 @@ pub struct AloneConfig {
     pub ram_blocks: u64,
     /// Pages of the log, headers and footers included.
     pub ssd_pages: u64,
+    /// Blocks lie in slots instead of a log.
+    pub slots: bool,
     /// Of all its volumes.
     pub options: VolumeOptions,
 }
@@ -60,6 +62,7 @@ impl Alone {
         let layout =
             Layout { shards: 1, segment_bytes: (segment_pages * BLOCK_BYTES) as u32, segments_per_shard, ssd_bytes: 0, ring_pages: 0 };
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
+        let layout = if config.slots { layout.with_slots() } else { layout };
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
         let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let shard_config = ShardConfig { place, ram_blocks: config.ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };

@@ -1,7 +1,7 @@
 //! What was found on an SSD, and the records that a state would have of it. Pure.
 
 use crate::on_ssd::{PoolCopy, Said};
-use crate::state::{BackingIdentity, DiskRecord, PoolPhase, PoolRecord, Span, State, VolumePhase, VolumeRecord};
+use crate::state::{BackingIdentity, DiskRecord, PoolPhase, PoolRecord, Span, SsdLayout, State, VolumePhase, VolumeRecord};
 use api::PoolImport;
 use api::memory::RAM_BYTES_DEFAULT;
 use api::options::Options;
@@ -18,6 +18,8 @@ pub struct SsdContent {
     pub session: u64,
     /// Bytes of the SSD in use by the cache.
     pub size_bytes: u64,
+    /// How blocks lie on it.
+    pub layout: SsdLayout,
     /// It was stopped in order.
     pub clean: bool,
     /// Its copy of a state.
@@ -175,7 +177,7 @@ impl SsdContent {
             ssd: String::new(),
             size_bytes: None,
             ram_bytes: RAM_BYTES_DEFAULT,
-            content: Content::default(),
+            content: if self.layout == SsdLayout::Slots { Content::Off } else { Content::default() },
             phase: PoolPhase::Ready,
             session: self.session,
             degraded: None,
@@ -184,6 +186,7 @@ impl SsdContent {
             disk_room: self.disk_room,
             serial: 0,
             on_blank_ssd: Default::default(),
+            layout: self.layout,
             ssd_identity: Vec::new(),
         }
     }

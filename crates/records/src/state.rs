@@ -13,6 +13,7 @@ use api::names::{self, Named};
 use api::object_rules::Rule;
 pub use api::on_blank_ssd::OnBlankSsd;
 use api::options::Options;
+pub use api::ssd_layout::SsdLayout;
 use api::words::{self, Export};
 use applications::Engine;
 use applications::streams::Subject;
@@ -144,6 +145,9 @@ pub struct PoolRecord {
     /// What becomes of it when its SSD is blank.
     #[serde(default, skip_serializing_if = "OnBlankSsd::is_stop")]
     pub on_blank_ssd: OnBlankSsd,
+    /// How blocks lie on its SSD.
+    #[serde(default, skip_serializing_if = "SsdLayout::is_log")]
+    pub layout: SsdLayout,
     /// What its SSD is called, as far as it tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssd_identity: Vec<Fact>,
@@ -597,6 +601,7 @@ pub mod samples {
             disk_room: None,
             serial: 0,
             on_blank_ssd: OnBlankSsd::Stop,
+            layout: SsdLayout::Log,
             ssd_identity: Vec::new(),
         }
     }

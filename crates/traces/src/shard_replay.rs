@@ -16,6 +16,8 @@ pub struct ShardReplayConfig {
     pub ram_blocks: u64,
     /// Pages of the log, headers and footers included.
     pub ssd_pages: u64,
+    /// Blocks lie in slots instead of a log.
+    pub slots: bool,
     /// As the volume option.
     pub admission: Admission,
 }
@@ -29,9 +31,9 @@ pub struct ShardReplay {
 impl ShardReplay {
     /// An engine with an empty log.
     pub fn new(config: ShardReplayConfig) -> ShardReplay {
-        let ShardReplayConfig { ram_blocks, ssd_pages, admission } = config;
+        let ShardReplayConfig { ram_blocks, ssd_pages, slots, admission } = config;
         let options = VolumeOptions { mode: Mode::WriteThrough, admission, ..VolumeOptions::default() };
-        ShardReplay { replica: Alone::new(AloneConfig { ram_blocks, ssd_pages, options }), outcome: Outcome::default() }
+        ShardReplay { replica: Alone::new(AloneConfig { ram_blocks, ssd_pages, slots, options }), outcome: Outcome::default() }
     }
 
     /// Sends all requests through, waits for the last, and says what was measured.

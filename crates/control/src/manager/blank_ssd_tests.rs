@@ -45,6 +45,7 @@ fn blank(ssd: &str, mode: &str, on_blank: &str) -> World {
             content: None,
             force: false,
             on_blank_ssd: Some(on_blank.into()),
+            layout: None,
         }),
     );
     assert_eq!(pool(&manager).on_blank_ssd, on_blank);

@@ -45,6 +45,7 @@ impl Stage {
             content: None,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         };
         manager.handle(Action::PoolCreate(create)).expect("nothing fails");
         let options = OptionsPatch::default();

@@ -16,8 +16,16 @@ fn daemon(world: &World, mode: &str) -> Manager {
     for pool in ["p", "q"] {
         let ssd = format!("/dev/ssd-{pool}");
         world.add_device(&ssd, 1 << 30);
-        let create =
-            PoolCreate { name: pool.into(), ssd, size_bytes: None, ram_bytes: None, content: None, force: false, on_blank_ssd: None };
+        let create = PoolCreate {
+            name: pool.into(),
+            ssd,
+            size_bytes: None,
+            ram_bytes: None,
+            content: None,
+            force: false,
+            on_blank_ssd: None,
+            layout: None,
+        };
         must(&manager, Action::PoolCreate(create));
         for volume in ["a", "b"].map(|letter| format!("{pool}{letter}")) {
             let backing = format!("/dev/{volume}");

@@ -33,7 +33,16 @@ fn add(name: &str, pool: &str) -> Action {
 
 fn pool_create(name: &str) -> Action {
     let (name, ssd) = (name.to_owned(), format!("/ssd-{name}"));
-    Action::PoolCreate(PoolCreate { name, ssd, size_bytes: None, force: false, on_blank_ssd: None, ram_bytes: None, content: None })
+    Action::PoolCreate(PoolCreate {
+        name,
+        ssd,
+        size_bytes: None,
+        force: false,
+        on_blank_ssd: None,
+        layout: None,
+        ram_bytes: None,
+        content: None,
+    })
 }
 
 /// A pool "p" on 1 GiB with a write-back volume "v", of which version 7 is dirty.

@@ -30,6 +30,7 @@ fn begin() -> (World, Manager) {
         size_bytes: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
         ram_bytes: None,
         content: None,
     };

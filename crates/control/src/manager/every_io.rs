@@ -10,7 +10,7 @@ use api::options::OptionsPatch;
 use api::words::Export;
 use api::{Action, Answer, Health, JobState, PoolCreate, PoolImport, PoolSet, VolumeAdd, VolumeSet, VolumeView, VolumeWarm};
 use engine::api::Op;
-use records::state::State;
+use records::state::{SsdLayout, State};
 use simulator::disk::media::Keep;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -193,8 +193,19 @@ impl Drop for Daemon {
     }
 }
 
-fn create(content: Content) -> Action {
-    let content = Some(content.name().into());
+/// How a pool stores its blocks.
+#[derive(Clone, Copy)]
+struct Kind {
+    content: Content,
+    layout: SsdLayout,
+}
+
+const PLAIN: Kind = Kind { content: Content::Off, layout: SsdLayout::Log };
+const PACKED: Kind = Kind { content: Content::Auto, layout: SsdLayout::Log };
+const SLOTS: Kind = Kind { content: Content::Off, layout: SsdLayout::Slots };
+
+fn create(kind: Kind) -> Action {
+    let (content, layout) = (Some(kind.content.name().into()), Some(kind.layout.name().into()));
     Action::PoolCreate(PoolCreate {
         name: "p".into(),
         ssd: SSD.into(),
@@ -203,6 +214,7 @@ fn create(content: Content) -> Action {
         content,
         force: false,
         on_blank_ssd: None,
+        layout,
     })
 }
 
@@ -238,10 +250,10 @@ fn blank() -> World {
 }
 
 /// A pool that has gone round once, with both volumes, after a clean stop: clean blocks, dirty blocks, what was overwritten.
-fn used(treatment: Content) -> (Hardware, Model) {
+fn used(kind: Kind) -> (Hardware, Model) {
     let (world, mut model) = (blank(), Model::default());
     let daemon = Daemon::start(&world);
-    for action in [create(treatment), add(0), add(1)] {
+    for action in [create(kind), add(0), add(1)] {
         daemon.must(action, "before");
     }
     for round in 0..3 {
@@ -427,16 +439,16 @@ fn create_fails_at_every_access() {
             daemon.ask(Action::PoolDestroy { name: "p".into(), force: true })?;
         }
         if daemon.manager.handle(Action::PoolShow { name: "p".into() }).is_err() {
-            daemon.ask(create(Content::Auto))?;
+            daemon.ask(create(PACKED))?;
         }
         daemon.ask(add(0))
     };
-    every_io(&blank().hardware(), &Model::default(), Moment::Quiet, &|daemon| daemon.ask(create(Content::Auto)), &again);
+    every_io(&blank().hardware(), &Model::default(), Moment::Quiet, &|daemon| daemon.ask(create(PACKED)), &again);
 }
 
 #[test]
 fn add_fails_at_every_access() {
-    let (before, model) = used(Content::Auto);
+    let (before, model) = used(PACKED);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
     daemon.must(remove("v"), "before");
@@ -445,62 +457,62 @@ fn add_fails_at_every_access() {
     every_io(&world.hardware(), &model, Moment::Quiet, &|daemon| daemon.ask(add(0)), &again);
 }
 
-/// Blocks stored as they are, and encoded: the log of the first is the one that goes round and fills.
-const TREATMENTS: [Content; 2] = [Content::Off, Content::Auto];
+/// Blocks stored as they are, and encoded: the log of the first is the one that goes round and fills. And blocks in slots.
+const KINDS: [Kind; 3] = [PLAIN, PACKED, SLOTS];
 
-fn check_running(treatment: Content, action: &dyn Fn() -> Action) {
-    let (before, model) = used(treatment);
+fn check_running(kind: Kind, action: &dyn Fn() -> Action) {
+    let (before, model) = used(kind);
     let again = |daemon: &Daemon| if daemon.volume("v").is_some() { daemon.ask(action()) } else { Ok(()) };
     every_io(&before, &model, Moment::Busy, &|daemon| daemon.ask(action()), &again);
 }
 
 #[test]
 fn leaving_write_back_fails_at_every_access() {
-    check_running(Content::Off, &|| set_mode("v", "write-through"));
+    check_running(PLAIN, &|| set_mode("v", "write-through"));
 }
 
 #[test]
 fn entering_write_back_fails_at_every_access() {
-    check_running(Content::Off, &|| set_mode("w", "write-back"));
+    check_running(PLAIN, &|| set_mode("w", "write-back"));
 }
 
 #[test]
 fn destage_fails_at_every_access() {
-    TREATMENTS.iter().for_each(|treatment| check_running(*treatment, &|| Action::VolumeDestage { name: "v".into() }));
+    KINDS.iter().for_each(|kind| check_running(*kind, &|| Action::VolumeDestage { name: "v".into() }));
 }
 
 #[test]
 fn warm_fails_at_every_access() {
     let warm = VolumeWarm { end_bytes: Some(BACKING_BYTES / 8), ..VolumeWarm::default() };
-    check_running(Content::Off, &|| Action::VolumeWarm { name: "v".into(), warm });
+    check_running(PLAIN, &|| Action::VolumeWarm { name: "v".into(), warm });
 }
 
 #[test]
 fn remove_fails_at_every_access() {
-    check_running(Content::Auto, &|| remove("v"));
+    check_running(PACKED, &|| remove("v"));
 }
 
 #[test]
 fn a_clean_stop_fails_at_every_access() {
     let stop = |daemon: &Daemon| daemon.manager.stop().map_err(|error| error.refusal().to_string());
-    for treatment in TREATMENTS {
-        let (before, model) = used(treatment);
+    for kind in KINDS {
+        let (before, model) = used(kind);
         every_io(&before, &model, Moment::End, &stop, &|_| Ok(()));
     }
 }
 
 #[test]
 fn a_start_after_a_clean_stop_fails_at_every_access() {
-    for treatment in TREATMENTS {
-        let (before, model) = used(treatment);
+    for kind in KINDS {
+        let (before, model) = used(kind);
         every_io(&before, &model, Moment::Start, &Daemon::bring_up, &|_| Ok(()));
     }
 }
 
 #[test]
 fn recovery_fails_at_every_access() {
-    for treatment in TREATMENTS {
-        let (before, mut model) = used(treatment);
+    for kind in KINDS {
+        let (before, mut model) = used(kind);
         let world = World::of(before);
         let daemon = Daemon::start(&world);
         load(&world, &mut model);
@@ -513,7 +525,7 @@ fn recovery_fails_at_every_access() {
 /// and the newest state finds it.
 #[test]
 fn a_start_with_an_older_state_loses_nothing_at_any_access() {
-    let (before, mut model) = used(Content::Off);
+    let (before, mut model) = used(PLAIN);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
     daemon.must(set_mode("v", "write-through"), "before");
@@ -559,7 +571,7 @@ fn a_start_with_an_older_state_loses_nothing_at_any_access() {
 /// block is lost.
 #[test]
 fn an_import_loses_nothing_at_any_access() {
-    let (before, mut model) = used(Content::Off);
+    let (before, mut model) = used(PLAIN);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
     load(&world, &mut model);
@@ -609,7 +621,7 @@ fn an_import_loses_nothing_at_any_access() {
 /// what the devices hold, and no block of before.
 #[test]
 fn making_a_blank_ssd_anew_fails_at_every_access() {
-    let (before, mut model) = used(Content::Off);
+    let (before, mut model) = used(PLAIN);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
     let make = PoolSet { content: None, on_blank_ssd: Some("make".into()) };
@@ -663,7 +675,7 @@ fn making_a_blank_ssd_anew_fails_at_every_access() {
 /// What comes of content is told for the shards that run; a change of its treatment reaches them, and a restart finds all blocks.
 #[test]
 fn what_comes_of_content_is_told_and_its_treatment_changes_while_it_runs() {
-    let (before, mut model) = used(Content::Off);
+    let (before, mut model) = used(PLAIN);
     let world = World::of(before);
     let daemon = Daemon::start(&world);
     let pool = |daemon: &Daemon| match daemon.manager.handle(Action::PoolShow { name: "p".into() }) {

@@ -36,6 +36,7 @@ fn world_with(exports: Vec<Export>) -> World {
         size_bytes: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
         ram_bytes: None,
         content: None,
     };

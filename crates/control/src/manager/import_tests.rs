@@ -77,6 +77,7 @@ fn a_pool_whose_state_was_lost_is_shown_and_taken_in() {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     let refused = manager.handle(Action::PoolCreate(again)).expect_err("it carries a pool");
     assert!(refused.remedy().starts_with("take that pool in with `hearth pool import /ssd`"), "{}", refused.remedy());
@@ -209,6 +210,7 @@ fn names_that_are_taken_can_be_others() {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     must(&manager, Action::PoolCreate(other));
     must(&manager, add("v", "/third", "write-through"));

@@ -32,6 +32,7 @@ fn with_volume() -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     add(&manager);
@@ -374,6 +375,7 @@ fn what_hearth_has_is_known_by_any_name() {
         content: None,
         force: true,
         on_blank_ssd: None,
+        layout: None,
     };
     let error = manager.handle(Action::PoolCreate(create)).expect_err("it would wait for itself").to_string();
     assert!(error.contains("it is the volume \"v\" itself"), "{error}");

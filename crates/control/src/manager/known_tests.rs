@@ -28,6 +28,7 @@ fn world() -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
     for (name, mode, backing) in [("back", "write-back", DISK), ("through", "write-through", "/dev/sdb")] {

@@ -28,6 +28,7 @@ fn create(name: &str, ssd: &str, ram_mib: Option<u64>) -> Action {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     })
 }
 
@@ -127,6 +128,7 @@ fn an_ssd_is_refused_whose_index_there_is_no_memory_for_before_anything_is_writt
             content,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         })
     };
     let told = refused(&world, &manager, create("a", "/dev/large", None, "off"));

@@ -112,6 +112,7 @@ mod tests {
             content: None,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         })
     }
 

@@ -34,6 +34,7 @@ fn with_volume(mode: &str) -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };

@@ -67,6 +67,7 @@ impl Manager {
             content: None,
             force: replace.force,
             on_blank_ssd: None,
+            layout: None,
         };
         if !replace.drop_dirty {
             self.check_state_is_newest(&old)?;

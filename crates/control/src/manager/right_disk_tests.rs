@@ -30,6 +30,7 @@ fn two(world: &World, mode: &str) -> Manager {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
     for (name, backing, version) in [("a", "/dev/sda", 5), ("b", "/dev/sdb", 6)] {
@@ -359,6 +360,7 @@ fn a_read_only_disk_is_refused_to_all_who_may_write() {
             content: None,
             force: true,
             on_blank_ssd: None,
+            layout: None,
         };
         if mode == "write-back" {
             let refused = manager.handle(Action::PoolCreate(ssd)).expect_err("an SSD is written").refusal().to_string();

@@ -29,6 +29,7 @@ fn daemon(world: &World) -> Manager {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     add_volume(&manager, "v", vec![Export::LOOP]);

@@ -198,8 +198,16 @@ mod tests {
         manager.start().expect("nothing fails");
         for pool in ["p", "q"] {
             let ssd = format!("/dev/ssd-{pool}");
-            let create =
-                PoolCreate { name: pool.into(), ssd, size_bytes: None, ram_bytes: None, content: None, force: false, on_blank_ssd: None };
+            let create = PoolCreate {
+                name: pool.into(),
+                ssd,
+                size_bytes: None,
+                ram_bytes: None,
+                content: None,
+                force: false,
+                on_blank_ssd: None,
+                layout: None,
+            };
             manager.handle(Action::PoolCreate(create)).expect("nothing fails");
         }
         for (volume, pool) in [("v", "p"), ("w", "p"), ("x", "q")] {

@@ -160,6 +160,7 @@ mod tests {
             content: None,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         };
         manager.handle(Action::PoolCreate(pool)).expect("it is free");
         let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };

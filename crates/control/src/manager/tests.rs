@@ -51,6 +51,7 @@ pub(super) fn create() -> Action {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     Action::PoolCreate(create)
 }
@@ -579,6 +580,7 @@ fn a_pool_may_have_no_ram_tier() {
         content: None,
         force: false,
         on_blank_ssd: None,
+        layout: None,
     };
     let refused = manager.handle(Action::PoolCreate(create(Some(4096)))).expect_err("too small to be one").refusal().to_string();
     assert!(refused.contains("or 0 for no RAM tier"), "{refused}");
@@ -632,6 +634,7 @@ fn the_treatment_of_content_is_chosen_at_creation_and_outlives_the_ssd() {
             content,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         })
     };
     let refused = carry_out(&manager, create("on")).expect_err("no such word");
@@ -660,6 +663,7 @@ fn nothing_is_destroyed_by_mistake() {
             content: None,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         })
     };
     check_refused(pool("q", SSD, None), "it is the SSD of the pool \"p\"");

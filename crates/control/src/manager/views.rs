@@ -57,6 +57,7 @@ impl Manager {
             remedy,
             ssd: record.ssd,
             on_blank_ssd: record.on_blank_ssd.name().into(),
+            layout: record.layout.name().into(),
             size_bytes: if live.size_bytes > 0 { live.size_bytes } else { record.size_bytes.unwrap_or(0) },
             ram_bytes: live.ram_bytes.unwrap_or(record.ram_bytes),
             cached_bytes: runs.then_some(stats.cached_bytes),

@@ -223,6 +223,7 @@ mod tests {
             content: None,
             force: false,
             on_blank_ssd: None,
+            layout: None,
         };
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
         let add =

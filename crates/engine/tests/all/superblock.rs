@@ -159,13 +159,13 @@ fn every_trouble_has_its_name() {
 
     let mut newer = disk.clone();
     newer.rot(SuperblockSlot::B.offset_bytes(), |page| {
-        page[12] = format::FORMAT_VERSION as u8 + 1;
+        page[12] = format::NEWEST_VERSION as u8 + 1;
         let length = u32::from_le_bytes(page[16..20].try_into().expect("four bytes")) as usize;
         let crc = crc32c(&page[12..length]);
         page[8..12].copy_from_slice(&crc.to_le_bytes());
     });
-    assert_eq!(error(&newer), OpenError::NewerVersion { found: format::FORMAT_VERSION + 1 });
-    assert!(error(&newer).to_string().contains(&format!("version {}", format::FORMAT_VERSION + 1)));
+    assert_eq!(error(&newer), OpenError::NewerVersion { found: format::NEWEST_VERSION + 1 });
+    assert!(error(&newer).to_string().contains(&format!("version {}", format::NEWEST_VERSION + 1)));
 
     let mut unreadable = disk.clone();
     unreadable.fail_at = Some(0);

@@ -109,6 +109,7 @@ impl InProcess {
                 disk_room: None,
                 serial: 0,
                 on_blank_ssd: Default::default(),
+                layout: Default::default(),
                 ssd_identity: Vec::new(),
             };
             if let Some(bytes) = cache.bytes.filter(|_| !Path::new(&cache.ssd).exists()) {

@@ -20,6 +20,7 @@ mod outlives;
 mod private_files;
 mod refused_at_add;
 mod refusing_disk;
+mod slots;
 mod stream_rules;
 mod support;
 mod top;

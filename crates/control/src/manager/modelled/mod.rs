@@ -36,7 +36,7 @@ use machine::notices::PoolNotices;
 use machine::ssd_copy;
 use page::PageVec;
 use records::ssd_content::SsdContent;
-use records::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
+use records::state::{BackingIdentity, Fact, PoolRecord, SsdLayout, State, VolumeRecord};
 use records::store::{Loaded, Store};
 use simulator::disk::media::Media;
 use simulator::prng::Prng;
@@ -346,6 +346,7 @@ impl Pools for World {
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let layout = Layout::plan(POOL_BYTES, SHARDS, SEGMENT_BYTES).map_err(|e| told(&pool.ssd, &e.to_string()))?;
+        let layout = if pool.layout == SsdLayout::Slots { layout.with_slots() } else { layout };
         let made = superblock::create(&mut self.blocking(&pool.ssd), layout, pool.uuid.into_bytes());
         made.map(drop).map_err(|e| assembly::open_error(pool, e))
     }

@@ -7,6 +7,7 @@ use super::checkpoint;
 use super::recovery::{self, RecoveredItem, RecoveryReport, payload_matches};
 use crate::medium::Medium;
 use crate::records;
+use crate::store::slots;
 use crate::superblock::{self, OpenError, PoolState, read_copy};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -61,6 +62,12 @@ pub struct ShardInspection {
     pub clean_mismatches: u64,
     /// Live dirty payloads that do not match, or whose base is gone: lost writes.
     pub dirty_mismatches: u64,
+}
+
+impl ShardInspection {
+    pub(crate) fn new(shard: ShardIndex, end: LogEnd, recovery: RecoveryReport) -> ShardInspection {
+        ShardInspection { shard, end, recovery, footers: 0, headers: 0, payloads: 0, clean_mismatches: 0, dirty_mismatches: 0 }
+    }
 }
 
 /// What the log holds of one volume.
@@ -135,6 +142,11 @@ pub fn count_blocks(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex
             *if dirty { &mut volume.dirty_blocks } else { &mut volume.clean_blocks } += 1;
         }
     };
+    if pool.superblock.layout.has_slots() {
+        let mut counts = fresh();
+        slots::recovery::survey(medium, &pool.superblock, shard, &mut |set| count(&mut counts, set.volume, set.dirty))?;
+        return Ok(counts);
+    }
     if let Some(saved) = checkpoint::open(medium, pool)? {
         let mut counts = fresh();
         let mut sink = |_: u32, entry: CheckpointEntry| count(&mut counts, saved.volumes()[usize::from(entry.volume)], entry.dirty);
@@ -153,7 +165,7 @@ pub fn count_blocks(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex
 }
 
 impl Inspection {
-    fn problem(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn problem(&mut self, text: impl FnOnce() -> String) {
         self.problems_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(text());
@@ -161,7 +173,7 @@ impl Inspection {
     }
 
     fn look_at_checkpoint(&mut self, medium: &mut dyn Medium, pool: &PoolState) {
-        if !pool.superblock.clean {
+        if !pool.superblock.clean || pool.superblock.layout.has_slots() {
             return;
         }
         let whole = checkpoint_is_whole(medium, pool);
@@ -174,35 +186,22 @@ impl Inspection {
     }
 
     fn look_at_shard(&mut self, medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIndex, progress: &mut dyn FnMut(u64)) {
+        if superblock.layout.has_slots() {
+            return self.look_at_slots(medium, superblock, shard, progress);
+        }
         let mut live = Vec::new();
         let surveyed = match recovery::survey(medium, superblock, shard, &mut |item| live.push(item)) {
             Ok(surveyed) => surveyed,
             Err(error) => return self.problem(|| format!("shard {}: {error}", shard.0)),
         };
         let report = surveyed.recovery.report;
-        if report.damaged_places > 0 {
-            let (places, volumes) = (counted(report.damaged_places, "place"), counted(report.damaged_volumes.len() as u64, "volume"));
-            self.problem(|| format!("shard {}: flushed groups are missing in {places}; {volumes} may have lost dirty data", shard.0));
-        }
-        if report.unreadable_pages > 0 {
-            self.problem(|| format!("shard {}: {} cannot be read", shard.0, counted(report.unreadable_pages, "page")));
-        }
+        self.tell_damage(shard, &report);
         for item in &live {
-            let RecoveredItem::Block(record) = item else { continue };
-            if let Some(volume) = self.volumes.iter_mut().find(|volume| volume.id == record.volume) {
-                *if record.dirty { &mut volume.dirty_blocks } else { &mut volume.clean_blocks } += 1;
+            if let RecoveredItem::Block(record) = item {
+                self.count_block(record.volume, record.dirty);
             }
         }
-        let mut inspection = ShardInspection {
-            shard,
-            end: surveyed.recovery.end,
-            recovery: report,
-            footers: 0,
-            headers: 0,
-            payloads: 0,
-            clean_mismatches: 0,
-            dirty_mismatches: 0,
-        };
+        let mut inspection = ShardInspection::new(shard, surveyed.recovery.end, report);
         self.look_at_bases(&live, &mut inspection);
         // Live records come in log order, as the segments do.
         let mut live = live.as_slice();
@@ -214,6 +213,22 @@ impl Inspection {
             progress(nth as u64);
         }
         self.shards.push(inspection);
+    }
+
+    pub(crate) fn tell_damage(&mut self, shard: ShardIndex, report: &RecoveryReport) {
+        if report.damaged_places > 0 {
+            let (places, volumes) = (counted(report.damaged_places, "place"), counted(report.damaged_volumes.len() as u64, "volume"));
+            self.problem(|| format!("shard {}: flushed groups are missing in {places}; {volumes} may have lost dirty data", shard.0));
+        }
+        if report.unreadable_pages > 0 {
+            self.problem(|| format!("shard {}: {} cannot be read", shard.0, counted(report.unreadable_pages, "page")));
+        }
+    }
+
+    pub(crate) fn count_block(&mut self, id: VolumeId, dirty: bool) {
+        if let Some(volume) = self.volumes.iter_mut().find(|volume| volume.id == id) {
+            *if dirty { &mut volume.dirty_blocks } else { &mut volume.clean_blocks } += 1;
+        }
     }
 
     fn look_at_segment(

@@ -20,12 +20,15 @@ const GONE_TOGETHER_MIN: usize = 6;
 /// The hand goes round so often without a gain before it takes what is used, too: a block's heat is less with each round.
 const PATIENT_ROUNDS: u32 = 4;
 
+/// The hand comes to so many shelves at most before the shard hears of them.
+const BEGUN_MAX: usize = 16;
+
 /// See the module.
 pub struct Hand {
     /// The shelf that is next.
     next: u32,
-    /// The shelf that was begun and that the shard was not told of.
-    begun: Option<u32>,
+    /// Shelves that were begun and that the shard was not told of.
+    begun: Vec<u32>,
     /// Groups that say that slots go, and these slots.
     going: VecDeque<(u64, Vec<u32>)>,
     /// All slots that go.
@@ -37,7 +40,7 @@ pub struct Hand {
 impl Hand {
     /// The first shelf is this one.
     pub fn new(next: u32) -> Hand {
-        Hand { next, begun: None, going: VecDeque::new(), going_slots: Set::default(), fruitless: 0 }
+        Hand { next, begun: Vec::new(), going: VecDeque::new(), going_slots: Set::default(), fruitless: 0 }
     }
 
     /// The sweep leaves the slot out.
@@ -55,9 +58,14 @@ impl Hand {
         self.fruitless = 0;
     }
 
-    /// A shelf that the hand has come to, once.
-    pub fn take_begun(&mut self) -> Option<u32> {
-        self.begun.take()
+    /// Whether the hand has come to so many shelves that the shard is to hear of them now.
+    pub fn is_far(&self) -> bool {
+        self.begun.len() >= BEGUN_MAX
+    }
+
+    /// The shelves that the hand has come to since this was asked last.
+    pub fn take_begun(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.begun)
     }
 }
 
@@ -98,7 +106,7 @@ impl Slots {
         let at = self.hand.next;
         let first = self.place.layout.ring_pages / self.place.layout.pages_per_segment();
         self.hand.next = if at + 1 < shelves { at + 1 } else { first };
-        self.hand.begun = Some(at);
+        self.hand.begun.push(at);
         // What is used is spared for some rounds, and then no more: whoever waits for room gets it.
         let clean_bytes_max = if self.hand.fruitless < PATIENT_ROUNDS * shelves { u64::MAX } else { 0 };
         self.hand.fruitless += 1;

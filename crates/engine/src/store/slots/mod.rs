@@ -17,6 +17,7 @@
 
 mod group;
 mod hand;
+mod inspect;
 pub mod recovery;
 mod write;
 mod young;
@@ -100,6 +101,8 @@ pub struct Slots {
     written_pages: u64,
     /// Who reads now is counted under this number; it grows with each flush.
     epoch: u64,
+    /// Blocks that came since a region was begun.
+    filled: u32,
     hand: Hand,
     quiet: Quiet,
     /// Something could not be written for want of pages.
@@ -137,6 +140,7 @@ impl Slots {
             unflushed_pages: 0,
             written_pages: 0,
             epoch: 1,
+            filled: 0,
             hand: Hand::new(ring_pages / layout.pages_per_segment()),
             quiet: Quiet::new(start.next_group - 1),
             short_of_pages: false,
@@ -271,6 +275,7 @@ impl Store for Slots {
                 group = self.say(Statement::Set(set), urgency);
                 self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone()));
                 self.young.add(taken, group);
+                self.filled += 1;
                 self.common.in_flight.add(Slot(taken), page);
                 slot = Some(Slot(taken));
             }
@@ -345,11 +350,16 @@ impl Store for Slots {
     fn end_turn(&mut self, now_ns: u64) -> Option<Begun> {
         self.expected_is_over();
         self.end_quietly(now_ns);
-        let at = self.hand.take_begun()?;
+        let (shelves, pages) = (self.place.layout.segments_per_shard, self.place.layout.pages_per_segment());
+        if self.filled < pages && !self.hand.is_far() {
+            return None;
+        }
+        // For the policy's sense of time: a region is begun with as many blocks as one holds.
+        self.filled = self.filled.saturating_sub(pages);
         // What is dirty there is brought home before the hand comes.
-        let shelves = self.place.layout.segments_per_shard;
-        let soon = (at + shelves / HOME_AHEAD_ONE_IN) % shelves;
-        Some(Begun { full: None, next_to_go: alloc::vec![self.region_at(soon)] })
+        let begun = self.hand.take_begun();
+        let soon = |at: u32| self.region_at((at + shelves / HOME_AHEAD_ONE_IN) % shelves);
+        Some(Begun { full: None, next_to_go: begun.into_iter().map(soon).collect() })
     }
 
     fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(SlotsIo) -> C) {

@@ -71,21 +71,44 @@ pub fn recover(
     force: bool,
     sink: &mut dyn FnMut(&SlotFound),
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
+    let (held, first, report) = look(medium, superblock, shard, force, sink)?;
+    let last = restate(medium, superblock, shard, session, first, held.iter().flatten().map(|held| held.set))?;
+    if !mutants::active(mutants::START_UNFLUSHED) {
+        medium.flush()?;
+    }
+    Ok((LogEnd { next_seq: first, next_group: last + 1, tail_seq: first }, report))
+}
+
+/// As [`recover`] with force, but writes nothing. `next_seq` of the end is where a start would go on.
+pub(crate) fn survey(
+    medium: &mut dyn Medium,
+    superblock: &Superblock,
+    shard: ShardIndex,
+    sink: &mut dyn FnMut(&SlotFound),
+) -> Result<(LogEnd, RecoveryReport), OpenError> {
+    let (_, first, report) = look(medium, superblock, shard, true, sink)?;
+    Ok((LogEnd { next_seq: first, next_group: first, tail_seq: superblock.log_starts[usize::from(shard.0)].first_seq }, report))
+}
+
+/// What the slots hold, and the number of the next group.
+fn look(
+    medium: &mut dyn Medium,
+    superblock: &Superblock,
+    shard: ShardIndex,
+    force: bool,
+    sink: &mut dyn FnMut(&SlotFound),
+) -> Result<(Vec<Option<Held>>, u64, RecoveryReport), OpenError> {
     let mut reader = Reader { medium, superblock, shard, force, report: RecoveryReport::default() };
     let found = reader.find()?;
     let held = reader.choose(&found)?;
-    let mut report = core::mem::take(&mut reader.report);
+    let mut report = reader.report;
     for set in held.iter().flatten().map(|held| &held.set) {
         *(if set.dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks }) += 1;
         sink(set);
     }
     let start = &superblock.log_starts[usize::from(shard.0)];
     let first = found.pages.keys().next_back().map_or(start.first_group, |last| start.first_group.max(last + 1));
-    let last = restate(medium, superblock, shard, session, first, held.iter().flatten().map(|held| held.set))?;
-    if !mutants::active(mutants::START_UNFLUSHED) {
-        medium.flush()?;
-    }
-    Ok((LogEnd { next_seq: first, next_group: last + 1, tail_seq: first }, report))
+    Ok((held, first, report))
 }
 
 impl Reader<'_> {
@@ -287,7 +310,7 @@ impl Reader<'_> {
     }
 }
 
-fn offset_of(superblock: &Superblock, shard: ShardIndex, slot: u32) -> u64 {
+pub(super) fn offset_of(superblock: &Superblock, shard: ShardIndex, slot: u32) -> u64 {
     let pages = superblock.layout.pages_per_segment();
     superblock.layout.page_offset(shard, slot / pages, slot % pages)
 }

@@ -1,0 +1,71 @@
+//! A pool whose blocks lie in slots, with the real binary: more is written than it has room for, it is killed, comes back, is checked, and is
+//! taken in where its state is lost.
+
+use crate::support::Place;
+use crate::support::nbd::Client;
+use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
+const WRITE_BYTES: u64 = 16 << 10;
+
+/// Content that differs for each place and round.
+fn data(offset: u64, round: u64) -> Vec<u8> {
+    (0..WRITE_BYTES).map(|at| ((offset + at) / 8 * 31 + round * 7 + at) as u8).collect()
+}
+
+/// Writes over the whole disk in an order that leaves gaps everywhere; gives the round in which each place was written last.
+fn write_much(client: &mut Client, rounds: std::ops::Range<u64>) -> BTreeMap<u64, u64> {
+    let mut written = BTreeMap::new();
+    for round in rounds {
+        for step in 0..1500 {
+            let place = (step * 7919 + round * 104_729) % (128 * MIB / WRITE_BYTES);
+            let offset = place * WRITE_BYTES;
+            client.write(offset, &data(offset, round)).expect("a write");
+            written.insert(offset, round);
+        }
+        client.flush();
+    }
+    written
+}
+
+fn check(uri: &str, written: &BTreeMap<u64, u64>) {
+    let mut client = Client::connect(uri);
+    for (offset, round) in written {
+        assert!(client.read(*offset, WRITE_BYTES as usize) == data(*offset, *round), "what was written at {offset} in round {round}");
+    }
+}
+
+#[test]
+fn blocks_in_slots_survive_kills_and_the_loss_of_the_state() {
+    let place = Place::new();
+    let (ssd, disk) = (place.path("ssd.img"), place.file("disk.img", 128 * MIB));
+    let daemon = place.daemon();
+    let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0", "--layout"];
+    place.must_fail(&[&create[..], &["slot"]].concat(), 2, "use log or slots");
+    place.must_fail(&[&create[..], &["slots", "--content", "dense"]].concat(), 2, "blocks in slots are stored as they are");
+    place.must(&[&create[..], &["slots"]].concat());
+    place.must_fail(&["pool", "set", "p", "--content", "auto"], 2, "--layout log");
+    let options = ["--mode", "write-back", "--admission", "always", "--export", "nbd"];
+    let uri = place.must(&[&["volume", "add", "v", "--backing", &disk, "--pool", "p"][..], &options].concat());
+    let written = write_much(&mut Client::connect(uri.trim()), 0..8);
+    daemon.kill();
+    let daemon = place.daemon();
+    check(uri.trim(), &written);
+    let more = write_much(&mut Client::connect(uri.trim()), 8..10);
+    let written: BTreeMap<u64, u64> = written.into_iter().chain(more).collect();
+    daemon.kill();
+    let looked = place.must(&["pool", "check", &ssd]);
+    assert!(looked.contains("0 clean, 0 dirty") && looked.contains("no problems"), "{looked}");
+    // Another machine, or a state that is lost.
+    std::fs::remove_dir_all(place.path("state")).expect("it was there");
+    let daemon_of_another = place.daemon();
+    place.must(&["pool", "import", &ssd]);
+    assert_eq!(place.json(&["pool", "show", "p"])["layout"], "slots");
+    check(uri.trim(), &written);
+    place.must(&["volume", "remove", "v"]);
+    daemon_of_another.stop();
+    let content = std::fs::read(&disk).expect("it is there");
+    for (offset, round) in written {
+        assert!(content[offset as usize..][..WRITE_BYTES as usize] == data(offset, round), "the disk is complete, at {offset}");
+    }
+}
