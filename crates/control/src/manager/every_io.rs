@@ -194,18 +194,14 @@ impl Drop for Daemon {
 }
 
 /// How a pool stores its blocks.
-#[derive(Clone, Copy)]
-struct Kind {
-    content: Content,
-    layout: SsdLayout,
-}
+type Kind = (Content, SsdLayout);
 
-const PLAIN: Kind = Kind { content: Content::Off, layout: SsdLayout::Log };
-const PACKED: Kind = Kind { content: Content::Auto, layout: SsdLayout::Log };
-const SLOTS: Kind = Kind { content: Content::Off, layout: SsdLayout::Slots };
+const PLAIN: Kind = (Content::Off, SsdLayout::Log);
+const PACKED: Kind = (Content::Auto, SsdLayout::Log);
+const SLOTS: Kind = (Content::Off, SsdLayout::Slots);
 
-fn create(kind: Kind) -> Action {
-    let (content, layout) = (Some(kind.content.name().into()), Some(kind.layout.name().into()));
+fn create((content, layout): Kind) -> Action {
+    let (content, layout) = (Some(content.name().into()), Some(layout.name().into()));
     Action::PoolCreate(PoolCreate {
         name: "p".into(),
         ssd: SSD.into(),
