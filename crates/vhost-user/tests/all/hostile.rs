@@ -117,6 +117,7 @@ fn guests_that_write_nonsense_into_their_queues_harm_nobody() {
     for round in 0..200 {
         let options = Options { with_events: round % 2 == 0, inflight: round % 3 > 0, ..small() };
         let mut guest = Guest::start(stage.export().path(), options).expect("the export still takes guests");
+        let mut is_record_spoilt = false;
         for _ in 0..1 + random.below(6) {
             if round % 4 > 0 {
                 spoil(&mut random, &mut guest.queues[0]);
@@ -127,13 +128,16 @@ fn guests_that_write_nonsense_into_their_queues_harm_nobody() {
             if let Some((_, file)) = guest.inflight.as_ref().filter(|_| random.below(4) == 0) {
                 let nonsense: Vec<u8> = (0..64).map(|_| random.next() as u8).collect();
                 std::os::unix::fs::FileExt::write_at(file, &nonsense, random.below(256)).expect("it is ours");
+                is_record_spoilt = true;
             }
             std::thread::sleep(Duration::from_micros(random.below(300)));
         }
         answered += u64::from(guest.queues[0].used_index());
         // The queue can be set up anew by the same front end, or the front end goes without a word.
         if round % 5 == 0 {
-            guest.reconnect(&stage.socket()).expect("connected again");
+            // With a record of requests under way that no back end can have written, it may be refused.
+            let connected = guest.reconnect(&stage.socket());
+            assert!(connected.is_ok() || is_record_spoilt, "connected again in round {round}: {connected:?}");
         } else if round % 7 == 0 {
             guest.stop_queue(0).expect("stopped");
         }
