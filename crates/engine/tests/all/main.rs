@@ -11,6 +11,7 @@ mod idle;
 mod packed_recovery;
 mod policies;
 mod shard;
+mod slots_hostile;
 mod superblock;
 mod support;
 mod write_cache;

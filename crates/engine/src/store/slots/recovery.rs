@@ -1,8 +1,8 @@
 //! From the ring on the SSD to what the slots hold.
 //!
 //! The rules:
-//! - A page counts if it is of this pool, this shard and the session whose pages are the ring, stands where its number says, and its
-//!   number is not below the first that counts.
+//! - A page counts if it is of this pool, this shard and the session whose pages are the ring, stands where its number says, its number is
+//!   not below the first that counts, and not a round above what it says to be durable.
 //! - The *watermark* is the highest group that any page, or the superblock, says to be durable.
 //! - The *end* is the last group, down to the watermark, for which all pages from its tail on are there and the dirty payloads are whole that
 //!   lie in slots it still names, were said above the watermark, and not called settled. What was replaced since is not looked at: its
@@ -140,10 +140,14 @@ impl Reader<'_> {
             return Err(OpenError::SuperblockOutdated { found: head.session, known: superblock.session });
         }
         let start = superblock.log_starts[usize::from(self.shard.0)];
+        let ring_pages = u64::from(superblock.layout.ring_pages);
+        // No writer comes round to what is not durable, or needed.
+        let in_one_round = head.group - head.durable.max(head.tail - 1) <= ring_pages && head.group - head.tail < ring_pages;
         let counts = is_ours
             && head.session == superblock.log_session
             && head.group >= start.first_seq
-            && head.group % u64::from(superblock.layout.ring_pages) == place;
+            && head.group % ring_pages == place
+            && in_one_round;
         Ok(counts.then_some((head, statements)))
     }
 

@@ -1,0 +1,112 @@
+//! Promise: whatever stands in the ring of a pool with slots, a start gives an error or a state, never a panic; and a start that is interrupted
+//! before it has begun finds the same again.
+
+use crate::support::Random;
+use crate::support::disk::Disk;
+use crate::support::pool::{layout_of, pool_with};
+use engine::store::slots::recovery::recover;
+use engine::superblock::PoolState;
+use format::checkpoint::LogEnd;
+use format::slots::{RingHead, Set, Statement};
+use types::{ShardIndex, VolumeId};
+
+const SHARD: ShardIndex = ShardIndex(0);
+const SEEDS: u64 = 4000;
+
+fn offset_of(pool: &PoolState, slot: u64) -> u64 {
+    pool.superblock.layout.page_offset(SHARD, 0, 0) + slot * 4096
+}
+
+fn statement(pool: &PoolState, random: &mut Random) -> Statement {
+    let layout = &pool.superblock.layout;
+    let (ring, all) = (u64::from(layout.ring_pages), u64::from(layout.slots_per_shard()));
+    let slot = (ring + random.below(all - ring)) as u32;
+    match random.below(8) {
+        0 => Statement::Home { slot, checksum: 7 },
+        1 => Statement::Gone { slot, checksum: 7 },
+        2 if random.chance(1, 4) => Statement::GoneOfShelf { shelf: 0, slots: std::array::from_fn(|_| random.next() & random.next()) },
+        _ => Statement::Set(Set {
+            volume: VolumeId(1 + random.below(4) as u32),
+            block: random.below(200),
+            mask: if random.chance(1, 5) { 3 } else { u8::MAX },
+            dirty: random.chance(1, 2),
+            // What lies in the slots is not what any of these says.
+            settled: random.chance(3, 4),
+            lost: false,
+            vital: false,
+            checksum: 7,
+            slot,
+            old: random.chance(1, 3).then(|| (ring + random.below(all - ring)) as u32).filter(|old| *old != slot),
+            stored: None,
+        }),
+    }
+}
+
+/// A pool whose ring says much, one group after the other.
+fn written(seed: u64) -> (Disk, PoolState) {
+    let mut random = Random(seed);
+    let (mut disk, mut pool) = pool_with(seed, layout_of(40).with_slots());
+    pool.reserve_session(&mut disk).expect("stores");
+    pool.begin_session(&mut disk, &[LogEnd { next_seq: 1, next_group: 2, tail_seq: 1 }], &[]).expect("stores");
+    let ring_pages = u64::from(pool.superblock.layout.ring_pages);
+    let groups = 1 + random.below(ring_pages - 4);
+    for group in 1..=groups {
+        let statements: Vec<Statement> = (0..random.below(9)).map(|_| statement(&pool, &mut random)).collect();
+        let tail = if random.chance(1, 3) { 1 + random.below(group) } else { 1 };
+        let uuid = pool.superblock.uuid;
+        let head = RingHead { uuid, session: 1, shard: SHARD, group, tail, durable: group.saturating_sub(1 + random.below(3)), epoch: 0 };
+        let offset_bytes = offset_of(&pool, group % ring_pages);
+        disk.rot(offset_bytes, |page| head.encode(&statements, page));
+    }
+    (disk, pool)
+}
+
+/// One thing that writers never do.
+fn harm(disk: &mut Disk, pool: &PoolState, random: &mut Random) {
+    let ring_pages = u64::from(pool.superblock.layout.ring_pages);
+    let (place, other) = (offset_of(pool, random.below(ring_pages)), offset_of(pool, random.below(ring_pages)));
+    match random.below(5) {
+        0 => disk.rot(place, |page| page[random.below(4096) as usize] ^= 1 << random.below(8)),
+        1 => disk.rot(place, |page| page.fill(0)),
+        2 => {
+            let copy = disk.page(other / 4096);
+            disk.rot(place, |page| *page = copy);
+        }
+        _ => disk.rot(place, |page| {
+            let used = 128 + usize::from(u16::from_le_bytes([page[74], page[75]])).min(3900);
+            page[12 + random.below(used as u64 - 12) as usize] = random.next() as u8;
+            let crc = format::checksum::crc32c(&page[12..]);
+            page[8..12].copy_from_slice(&crc.to_le_bytes());
+        }),
+    }
+}
+
+#[test]
+fn any_ring_is_an_error_or_a_state() {
+    let (mut states, mut errors, mut damaged) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let (mut disk, mut pool) = written(seed);
+        let mut random = Random(seed ^ 0xabcd);
+        for _ in 0..random.below(4) {
+            harm(&mut disk, &pool, &mut random);
+        }
+        let force = random.chance(1, 3);
+        let start = |disk: &mut Disk, pool: &mut PoolState| {
+            pool.reserve_session(disk).expect("stores");
+            let mut found = Vec::new();
+            let result = recover(disk, &pool.superblock, SHARD, pool.superblock.session, force, &mut |set| found.push(*set));
+            result.map(|(end, report)| (end, report.damaged_places, found))
+        };
+        match start(&mut disk, &mut pool) {
+            Ok((end, places, found)) => {
+                (states, damaged) = (states + 1, damaged + u64::from(places > 0));
+                assert!(found.iter().all(|set| set.slot >= pool.superblock.layout.ring_pages), "seed {seed}");
+                let again = start(&mut disk, &mut pool).unwrap_or_else(|error| panic!("seed {seed}, interrupted and repeated: {error}"));
+                assert_eq!((again.0, again.2), (end, found), "seed {seed}");
+            }
+            Err(_) => errors += 1,
+        }
+    }
+    println!("{states} states, {damaged} of them with damage, {errors} errors");
+    assert!(states > SEEDS / 4 && errors > SEEDS / 100 && damaged > SEEDS / 50, "{states} states, {damaged} with damage, {errors} errors");
+}
