@@ -116,8 +116,10 @@ fn warm_fills_the_cache_and_stats_count_it() {
     (0..1024).for_each(|n| drop(client.read(n * 4096, 4096)));
     let stats = place.json(&["stats", "v"]);
     let count = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("no {key} in {of}"));
-    assert_eq!((count(&before, "reads"), count(&before, "own_read_bytes")), (0, 4 << 20), "a warm-up is no client");
-    assert_eq!((count(&stats, "reads"), count(&stats, "own_read_bytes")), (1024, 4 << 20));
+    assert_eq!((count(&before, "reads"), count(&stats, "reads")), (0, 1024), "a warm-up is no client");
+    // Who looks for databases reads a little, too, at a time of its own.
+    let own = [&before, &stats].map(|of| count(of, "own_read_bytes"));
+    assert!(own.iter().all(|bytes| (4 << 20..5 << 20).contains(bytes)), "{own:?}");
     let hits = count(&stats, "read_hits_ram") + count(&stats, "read_hits_ssd");
     assert!(hits >= 1000, "only {hits} hits after a warm-up: {stats}");
     for key in [

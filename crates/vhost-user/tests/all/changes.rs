@@ -1,6 +1,6 @@
 //! What a front end changes while its guest runs, and what it is told.
 
-use crate::common::{PATIENCE, Stage};
+use crate::common::{PATIENCE, Stage, taken_soon};
 use guest::{Guest, Kind, Options, feature, memory::GUEST_BASE};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 fn what_is_written_into_a_guest_that_moves_is_logged() {
     let stage = Stage::new();
     for with_events in [false, true] {
-        let mut guest = Guest::start(stage.export().path(), Options { with_events, ..Options::default() }).expect("a guest");
+        let mut guest = taken_soon(|| Guest::start(stage.export().path(), Options { with_events, ..Options::default() }), "a guest");
         assert_eq!(guest.queues[0].run(Kind::Write as u32, 0, &mut [3; 16384], false, PATIENCE), 0);
         let log = guest.log_writes().expect("a log");
         let mut bits = vec![0; ((GUEST_BASE as usize + guest.memory.bytes()) / 4096).div_ceil(8)];
@@ -74,7 +74,7 @@ fn nothing_is_taken_while_a_log_is_promised_and_not_there() {
 #[test]
 fn memory_may_be_shown_anew_while_requests_are_under_way() {
     let stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), Options::default()), "a guest");
     for round in 0..40u64 {
         for slot in 0..8 {
             let queue = &mut guest.queues[0];
@@ -97,7 +97,7 @@ fn memory_may_be_shown_anew_while_requests_are_under_way() {
 #[test]
 fn a_changed_size_is_told() {
     let stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), Options::default()), "a guest");
     let mut channel = guest.back_channel().expect("a channel");
     stage.export().capacity_changed();
     let mut message = [0; 12];
@@ -111,7 +111,7 @@ fn a_driver_that_does_not_flush_has_its_writes_durable_at_once() {
     for (without_flush, expected) in [(false, 0), (true, 1)] {
         let before = stage.runtime().stats(&stage.volume).expect("figures").fua;
         let options = Options { without_flush, ..Options::default() };
-        let mut guest = Guest::start(stage.export().path(), options).expect("a guest");
+        let mut guest = taken_soon(|| Guest::start(stage.export().path(), options), "a guest");
         assert_eq!(guest.features[1] & feature::FLUSH == 0, without_flush);
         assert_eq!(guest.queues[0].run(Kind::Write as u32, 0, &mut [1; 512], false, PATIENCE), 0);
         assert_eq!(stage.runtime().stats(&stage.volume).expect("figures").fua - before, expected);
@@ -122,7 +122,7 @@ fn a_driver_that_does_not_flush_has_its_writes_durable_at_once() {
 #[test]
 fn a_write_cache_that_was_switched_off_does_not_come_back() {
     let mut stage = Stage::new();
-    let plain = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    let plain = taken_soon(|| Guest::start(stage.export().path(), Options::default()), "a guest");
     assert_eq!(plain.features[0] & feature::CONFIG_WCE, 0, "nobody could tell the next daemon");
     drop(plain);
     // A guest of an earlier daemon that did offer it.
@@ -148,7 +148,7 @@ fn a_write_cache_that_was_switched_off_does_not_come_back() {
 #[test]
 fn a_read_only_volume_says_so_and_takes_no_writes() {
     let stage = Stage::with(true, 1);
-    let mut guest = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), Options::default()), "a guest");
     assert_ne!(guest.features[0] & feature::RO, 0);
     assert_eq!(guest.queues[0].run(Kind::Write as u32, 0, &mut [1; 512], false, PATIENCE), 1);
     assert_eq!(guest.queues[0].run(Kind::Read as u32, 0, &mut [1; 512], true, PATIENCE), 0);

@@ -1,7 +1,7 @@
 //! A guest reads back what it has written, whatever its queues look like.
 
 use crate::common;
-use crate::common::{PATIENCE, Stage};
+use crate::common::{PATIENCE, Stage, taken_soon};
 use guest::{Buffers, Guest, Kind, Options};
 
 fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn forms() -> Vec<Options> {
 fn what_is_written_is_read_in_every_form_of_queue() {
     let stage = Stage::new();
     for (round, options) in forms().into_iter().enumerate() {
-        let mut guest = Guest::start(stage.export().path(), options).expect("a guest");
+        let mut guest = taken_soon(|| Guest::start(stage.export().path(), options), "a guest");
         let queue = &mut guest.queues[0];
         for (step, (sector, bytes)) in [(0u64, 512), (1, 512), (7, 1024), (8, 4096), (13, 9728), (100, 65536)].into_iter().enumerate() {
             let data: Vec<u8> = (0..bytes).map(|at| (at / 3 + at + round * 7 + step) as u8).collect();
@@ -43,7 +43,7 @@ fn what_is_written_is_read_in_every_form_of_queue() {
 #[test]
 fn zeroes_and_discards_change_what_they_name_and_nothing_else() {
     let stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), Options::default()), "a guest");
     let queue = &mut guest.queues[0];
     assert_eq!(queue.run(Kind::Write as u32, 0, &mut [7; 32768], false, PATIENCE), 0);
     let mut two = [range(8, 8, 1), range(32, 16, 0)].concat();
@@ -62,7 +62,7 @@ fn zeroes_and_discards_change_what_they_name_and_nothing_else() {
 #[test]
 fn the_configuration_tells_of_the_volume() {
     let stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), Options::default()).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), Options::default()), "a guest");
     let config = guest.config(0, 60).expect("configuration");
     assert_eq!(config[..8], (common::VOLUME_BYTES / 512).to_le_bytes());
     assert_eq!(config[20..24], 512u32.to_le_bytes());
@@ -76,7 +76,7 @@ fn many_queues_run_at_once_and_requests_longer_than_the_volume_takes_are_cut() {
     let stage = Stage::new();
     let buffers = Buffers { slots: 4, data_bytes: 3 << 20 };
     let options = Options { queues: 8, entries: 64, buffers, ..Options::default() };
-    let mut guest = Guest::start(stage.export().path(), options).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), options), "a guest");
     for round in 0..4 {
         for (number, queue) in guest.queues.iter_mut().enumerate() {
             let slot = queue.take_slot().expect("one is free");

@@ -1,6 +1,6 @@
 //! What a guest has under way when its device goes is carried out by the next one, once for the guest.
 
-use crate::common::{PATIENCE, Stage, VOLUME_BYTES, open_volume};
+use crate::common::{PATIENCE, Stage, VOLUME_BYTES, open_volume, taken_soon};
 use guest::{Buffers, Done, Guest, Kind, Options};
 use runtime::{Runtime, RuntimeOptions};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Load {
 #[test]
 fn an_export_that_is_made_anew_in_the_middle_loses_and_repeats_nothing() {
     let mut stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), options(2)).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), options(2)), "a guest");
     let mut load = Load::new();
     for round in 0..60 {
         load.run(&mut guest, 20 + round);
@@ -127,7 +127,7 @@ fn a_call_that_is_given_late_tells_of_what_was_answered_before() {
     let mut stage = Stage::new();
     for with_events in [true, false] {
         let options = Options { with_events, ..options(1) };
-        let mut guest = Guest::start(stage.export().path(), options).expect("a guest");
+        let mut guest = taken_soon(|| Guest::start(stage.export().path(), options), "a guest");
         stage.stop();
         for slot in 0..4 {
             guest.queues[0].submit(Kind::Read as u32, 8 * slot, BLOCK_BYTES, true, 1).expect("a slot");
@@ -159,7 +159,7 @@ fn a_call_that_is_given_late_tells_of_what_was_answered_before() {
 #[test]
 fn a_front_end_that_connects_again_finds_its_requests_answered() {
     let stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), options(2)).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), options(2)), "a guest");
     let mut load = Load::new();
     for round in 0..40 {
         load.run(&mut guest, 10 + round);
@@ -231,7 +231,7 @@ fn a_killed_daemon_loses_and_repeats_nothing() {
 #[test]
 fn a_guest_of_before_does_not_go_on_over_other_content() {
     let mut stage = Stage::new();
-    let mut before = Guest::start(stage.export().path(), options(1)).expect("a guest");
+    let mut before = taken_soon(|| Guest::start(stage.export().path(), options(1)), "a guest");
     stage.stop();
     stage.start_with(true);
     assert!(before.reconnect(&stage.socket()).is_err(), "it would go on as if nothing had happened");
@@ -246,7 +246,7 @@ fn a_guest_of_before_does_not_go_on_over_other_content() {
 #[test]
 fn what_was_under_way_in_a_crash_is_not_guessed_for_another_front_end() {
     let mut stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), options(2)).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), options(2)), "a guest");
     let mut load = Load::new();
     load.run(&mut guest, 50);
     load.submit(&mut guest, 1);
@@ -278,7 +278,7 @@ fn what_was_under_way_in_a_crash_is_not_guessed_for_another_front_end() {
 #[test]
 fn a_queue_that_is_stopped_before_what_was_left_in_it_names_no_place() {
     let mut stage = Stage::new();
-    let mut guest = Guest::start(stage.export().path(), options(1)).expect("a guest");
+    let mut guest = taken_soon(|| Guest::start(stage.export().path(), options(1)), "a guest");
     stage.stop();
     let queue = &mut guest.queues[0];
     let slot = queue.take_slot().expect("a slot");
@@ -307,7 +307,7 @@ fn a_queue_that_is_stopped_before_what_was_left_in_it_names_no_place() {
 #[test]
 fn two_guests_never_run_at_once() {
     let stage = Stage::new();
-    let mut first = Guest::start(stage.export().path(), options(1)).expect("a guest");
+    let mut first = taken_soon(|| Guest::start(stage.export().path(), options(1)), "a guest");
     assert!(stage.export().user().expect("used").contains(&format!("process {}", std::process::id())));
     let refused = Guest::start(stage.export().path(), options(1));
     assert!(refused.is_err(), "a second guest would spoil the first one's data");

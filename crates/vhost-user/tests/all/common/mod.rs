@@ -5,7 +5,7 @@ use device::Geometry;
 use runtime::{BareVolumeOptions, DeviceOptions, Runtime, RuntimeOptions, VolumeRef};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use vhost_user::{ExportOptions, VhostUserExport};
 
@@ -91,4 +91,17 @@ pub fn open_volume(runtime: &Runtime, directory: &Path, read_only: bool) -> Volu
         Geometry { size_bytes: VOLUME_BYTES, logical_block_bytes: 512, memory_alignment_bytes: 512, discard: true, discard_zeroes: true };
     let device = runtime.open_device(DeviceOptions { name: "backing".into(), file, geometry, model: None }).expect("a device");
     runtime.add_bare_volume(&device, BareVolumeOptions { name: "volume".into(), read_only }).expect("a volume")
+}
+
+/// What a front end gets once the one before it has gone. A child that another test of this process has just forked may have its socket open
+/// until it runs its own program: so long the one before seems to be there.
+pub fn taken_soon<T>(mut attempt: impl FnMut() -> std::io::Result<T>, what: &str) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(taken) => return taken,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
