@@ -73,6 +73,9 @@ pub enum OpenError {
         /// The session of the superblock.
         known: u64,
     },
+    /// The ring has no room to state what was found in it beside what it rests on.
+    #[error("the ring that says what is cached has no room for a start: the SSD was changed, or written by another release")]
+    RingFull,
     /// Parts of the log, each with a checksum that matches, cannot have been written one after the other.
     #[error("the log contradicts itself from segment {segment} on: the SSD was changed, or assembled from two copies")]
     Contradiction {

@@ -199,7 +199,13 @@ impl Layout {
         let bytes_per_shard = (self.ssd_bytes - bare.segments_at_bytes()) / u64::from(self.shards);
         let segments = (bytes_per_shard / u64::from(self.segment_bytes)).min(u64::from(SLOTS_PER_SHARD_MAX / self.pages_per_segment()));
         let longer = Layout { segments_per_shard: segments as u32, ..bare };
-        Layout { ring_pages: longer.slots_per_shard().div_ceil(SLOTS_PER_RING_PAGE).max(RING_PAGES_MIN), ..longer }
+        Layout { ring_pages: longer.ring_pages_needed(), ..longer }
+    }
+
+    /// The shortest ring for so many pages.
+    const fn ring_pages_needed(&self) -> u32 {
+        let pages = self.slots_per_shard().div_ceil(SLOTS_PER_RING_PAGE);
+        if pages < RING_PAGES_MIN { RING_PAGES_MIN } else { pages }
     }
 
     /// Whether blocks lie in slots.
@@ -246,7 +252,7 @@ impl Layout {
         {
             return Err(LayoutError::Segments { segments_per_shard: segments });
         }
-        if self.ring_pages > self.slots_per_shard() / 2 || self.has_slots() && self.ring_pages < RING_PAGES_MIN {
+        if self.ring_pages > self.slots_per_shard() / 2 || self.has_slots() && self.ring_pages < self.ring_pages_needed() {
             return Err(LayoutError::Ring { ring_pages: self.ring_pages });
         }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {

@@ -324,6 +324,7 @@ pub fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
         | OpenError::DisksDamaged
         | OpenError::SuperblockOutdated { .. }
         | OpenError::Contradiction { .. }
+        | OpenError::RingFull
         | OpenError::Truncated { .. } => {
             format!("{check}, restore it, and {}", start_it(record))
         }

@@ -87,12 +87,12 @@ impl Slots {
             return Evict::Rest;
         }
         if self.common.eviction.region().is_some() {
-            if !self.has_ring_room_to_evict() {
-                return Evict::Rest;
-            }
+            // What was judged is given up at once: a slot that was left meanwhile could be another block's.
             let gone = self.common.eviction.take_gone();
             self.common.eviction.end();
-            self.give_up(gone);
+            if self.has_ring_room_to_evict() {
+                self.give_up(gone);
+            }
         }
         self.hurry_what_leaves(turn);
         let shelves = self.place.layout.segments_per_shard;

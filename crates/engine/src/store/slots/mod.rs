@@ -51,8 +51,10 @@ const GROUPS_IN_FLIGHT_MAX: usize = 4;
 const UNFLUSHED_PAGES_MAX: u32 = 4096;
 const UNFLUSHED_ONE_IN: u32 = 64;
 
-/// Blocks of which only some sectors are valid take twice the room in a page: they are at most one in so many.
+/// Blocks of which only some sectors are valid take twice the room in a page: they are at most one in so many, and those of the requests that
+/// were under way when that many were reached.
 const PARTIAL_ONE_IN: u32 = 16;
+const PARTIAL_UNDER_WAY: u32 = 1024;
 
 /// Pages of the ring that only a group may take which makes room, and those that only voids may.
 const RING_RESERVE: u64 = 4;
@@ -201,7 +203,9 @@ impl Slots {
 /// Pages of the ring that may be in use at once.
 fn usable_pages(layout: &format::Layout) -> u64 {
     let slots = layout.slots_per_shard() - layout.ring_pages;
-    let stated = (slots + slots / PARTIAL_ONE_IN).div_ceil((STATEMENT_BYTES_MAX / UNIT_BYTES) as u32) + 1;
+    // A long statement may leave the last unit of a page empty.
+    let units_a_page = (STATEMENT_BYTES_MAX / UNIT_BYTES) as u32 - 1;
+    let stated = (slots + layout.slots_per_shard() / PARTIAL_ONE_IN + PARTIAL_UNDER_WAY).div_ceil(units_a_page) + 1;
     u64::from(layout.ring_pages.checked_sub(stated).expect("a ring that a start fits in"))
 }
 
@@ -431,5 +435,29 @@ impl WorkAhead for Slots {
 
     fn works_ahead(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::Layout;
+
+    /// Behind all pages that may be in use, a start has room to state everything: as many long statements as there can be, each of which may
+    /// leave a unit of its page empty.
+    #[test]
+    fn a_start_has_room_in_every_ring() {
+        for (ssd_bytes, shards) in [(3_u64 << 20, 1), (64 << 20, 1), (1 << 30, 2), (100 << 30, 2), (1 << 40, 8)] {
+            let layout = Layout::plan_default(ssd_bytes, shards).expect("fits").with_slots();
+            layout.check().expect("sound");
+            let slots = u64::from(layout.slots_per_shard() - layout.ring_pages);
+            let long = (u64::from(layout.slots_per_shard()) / 16).min(slots);
+            let a_page = (STATEMENT_BYTES_MAX / UNIT_BYTES) as u64;
+            let pages = (slots - long + 2 * long).div_ceil(a_page - 1);
+            assert!(usable_pages(&layout) + pages <= u64::from(layout.ring_pages), "{layout:?}");
+            assert!(usable_pages(&layout) >= u64::from(layout.ring_pages) / 2, "{layout:?}");
+            let shorter = Layout { ring_pages: layout.ring_pages - 1, ..layout };
+            assert!(shorter.check().is_err(), "{shorter:?}");
+        }
     }
 }

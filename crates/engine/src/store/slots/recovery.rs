@@ -22,6 +22,7 @@ use crate::superblock::OpenError;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use format::checkpoint::LogEnd;
 use format::slots::{RingHead, STATEMENT_BYTES_MAX, Set, Statement};
 use format::{PAGE_BYTES, Superblock, payload_checksum};
@@ -71,8 +72,9 @@ pub fn recover(
     force: bool,
     sink: &mut dyn FnMut(&SlotFound),
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
-    let (held, first, report) = look(medium, superblock, shard, force, sink)?;
-    let last = restate(medium, superblock, shard, session, first, held.iter().flatten().map(|held| held.set))?;
+    let Looked { held, first, tail, report } = look(medium, superblock, shard, force, sink)?;
+    let room = (tail + u64::from(superblock.layout.ring_pages)).saturating_sub(first);
+    let last = restate(medium, superblock, shard, session, first..first + room, held.iter().flatten().map(|held| held.set))?;
     if !mutants::active(mutants::START_UNFLUSHED) {
         medium.flush()?;
     }
@@ -86,21 +88,30 @@ pub(crate) fn survey(
     shard: ShardIndex,
     sink: &mut dyn FnMut(&SlotFound),
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
-    let (_, first, report) = look(medium, superblock, shard, true, sink)?;
+    let Looked { first, report, .. } = look(medium, superblock, shard, true, sink)?;
     Ok((LogEnd { next_seq: first, next_group: first, tail_seq: superblock.log_starts[usize::from(shard.0)].first_seq }, report))
 }
 
-/// What the slots hold, and the number of the next group.
+/// What was found.
+struct Looked {
+    held: Vec<Option<Held>>,
+    /// The number of the next group.
+    first: u64,
+    /// The first page that the state rests on: none from here on may be written over before the start has begun.
+    tail: u64,
+    report: RecoveryReport,
+}
+
 fn look(
     medium: &mut dyn Medium,
     superblock: &Superblock,
     shard: ShardIndex,
     force: bool,
     sink: &mut dyn FnMut(&SlotFound),
-) -> Result<(Vec<Option<Held>>, u64, RecoveryReport), OpenError> {
+) -> Result<Looked, OpenError> {
     let mut reader = Reader { medium, superblock, shard, force, report: RecoveryReport::default() };
     let found = reader.find()?;
-    let held = reader.choose(&found)?;
+    let (held, tail) = reader.choose(&found)?;
     let mut report = reader.report;
     for set in held.iter().flatten().map(|held| &held.set) {
         *(if set.dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks }) += 1;
@@ -108,7 +119,7 @@ fn look(
     }
     let start = &superblock.log_starts[usize::from(shard.0)];
     let first = found.pages.keys().next_back().map_or(start.first_group, |last| start.first_group.max(last + 1));
-    Ok((held, first, report))
+    Ok(Looked { held, first, tail, report })
 }
 
 impl Reader<'_> {
@@ -175,7 +186,7 @@ impl Reader<'_> {
     }
 
     /// What the slots hold at the end of the ring.
-    fn choose(&mut self, found: &Found) -> Result<Vec<Option<Held>>, OpenError> {
+    fn choose(&mut self, found: &Found) -> Result<(Vec<Option<Held>>, u64), OpenError> {
         for (end, tail) in found.pages.iter().rev().take_while(|(group, _)| **group >= found.watermark) {
             let is_whole = (*tail..=*end).all(|group| found.pages.contains_key(&group));
             if !is_whole {
@@ -184,18 +195,18 @@ impl Reader<'_> {
             let held = self.redo(*tail, *end, &[])?;
             if self.payloads_are_whole(&held, found.watermark)? {
                 self.report.discarded_groups = found.pages.keys().next_back().expect("there is one") - end;
-                return Ok(held);
+                return Ok((held, *tail));
             }
         }
         if found.pages.is_empty() && found.watermark + 1 == self.superblock.log_starts[usize::from(self.shard.0)].first_seq {
             // Nothing was ever written.
-            return Ok(vec![None; self.superblock.layout.slots_per_shard() as usize]);
+            return Ok((vec![None; self.superblock.layout.slots_per_shard() as usize], found.watermark + 1));
         }
         self.choose_damaged(found)
     }
 
     /// Pages at or below the watermark are lost.
-    fn choose_damaged(&mut self, found: &Found) -> Result<Vec<Option<Held>>, OpenError> {
+    fn choose_damaged(&mut self, found: &Found) -> Result<(Vec<Option<Held>>, u64), OpenError> {
         self.report.damaged_places += 1;
         let with_dirty = self.superblock.volumes.iter().filter(|volume| volume.may_have_dirty);
         self.report.damaged_volumes = with_dirty.map(|volume| volume.id).collect();
@@ -204,11 +215,12 @@ impl Reader<'_> {
         let last = (watermark + 1..).find(|group| !found.pages.contains_key(group)).expect("groups end") - 1;
         for end in (watermark..=last).rev() {
             let named = found.pages.range(..=end).next_back().map(|(_, tail)| *tail);
-            let tail = named.unwrap_or(self.superblock.log_starts[usize::from(self.shard.0)].first_seq);
+            // Where no page is left, nothing is.
+            let tail = named.unwrap_or(end + 1);
             let missing: Vec<u64> = (tail..=end).filter(|group| !found.pages.contains_key(group)).collect();
             let held = self.redo(tail, end, &missing)?;
             if end == watermark || self.payloads_are_whole(&held, watermark)? {
-                return Ok(held);
+                return Ok((held, tail));
             }
         }
         unreachable!("the watermark is taken at last")
@@ -319,20 +331,24 @@ pub(super) fn offset_of(superblock: &Superblock, shard: ShardIndex, slot: u32) -
     superblock.layout.page_offset(shard, slot / pages, slot % pages)
 }
 
-/// Writes pages that state everything anew, from group `first` on, in groups of one session; gives the last. At least one.
+/// Writes pages that state everything anew, in these groups of one session; gives the last. At least one.
 fn restate(
     medium: &mut dyn Medium,
     superblock: &Superblock,
     shard: ShardIndex,
     session: u64,
-    first: u64,
+    groups: Range<u64>,
     all: impl Iterator<Item = Set>,
 ) -> Result<u64, OpenError> {
     let ring_pages = u64::from(superblock.layout.ring_pages);
     let mut all = all.map(|set| Statement::Set(Set { settled: true, old: None, ..set })).peekable();
+    let first = groups.start;
     let mut group = first;
     let mut page = [0; PAGE_BYTES];
     loop {
+        if !groups.contains(&group) {
+            return Err(OpenError::RingFull);
+        }
         let (mut statements, mut room) = (Vec::new(), STATEMENT_BYTES_MAX);
         while let Some(statement) = all.next_if(|statement| statement.bytes() <= room) {
             room -= statement.bytes();
