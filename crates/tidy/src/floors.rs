@@ -13,6 +13,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("pki", 0),
     ("mapper", 0),
     ("slots", 0),
+    ("retention", 0),
     ("page", 1),
     ("format", 1),
     ("content", 1),
