@@ -18,6 +18,7 @@ mod buckets;
 pub mod key;
 mod objects;
 mod packed;
+mod parts;
 mod plain;
 mod sweep;
 
@@ -29,15 +30,18 @@ mod tests;
 pub use format::Encoding;
 pub use objects::{Census, DirtyLoad};
 pub use packed::{PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
+pub use parts::PARTS;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use buckets::{Buckets, Narrow, Wide};
+use core::ops::Range;
 use key::Key;
 use objects::Packed;
 use packed::{PLACE_BITS, PLACES_PER_PAGE, PackedEntry, State};
-use plain::{Entry, Parts};
+use parts::Parts;
+use plain::{Entry, Fields};
 
 /// Where a block lies. Plain: a page of the shard's part of the SSD, `region * pages per region + page`. Packed: bit 31, and below
 /// it the region and which packed record of the region ([`Index::packed_slot`]).
@@ -96,11 +100,14 @@ pub struct SlotMeta {
     pub dirty: bool,
     /// Not all sectors of the block are valid; which ones is in the shard's table of partial blocks. Never of a packed slot.
     pub partial: bool,
-    /// Use since it was written, 0 to 3.
+    /// Use since it was written, 0 to 3; in an index that keeps parts, four times the block's part on top.
     pub frequency: u8,
     /// CRC-32C over content and address (`format::payload_checksum`).
     pub checksum: u32,
 }
+
+/// Bits of use.
+const USE_BITS: u32 = 2;
 
 /// What a wide index has beside its plain entries.
 struct Mixed {
@@ -119,6 +126,8 @@ pub struct Index {
     /// Plain slots by key, while the index is narrow.
     narrow: Narrow,
     mixed: Option<Box<Mixed>>,
+    /// Of plain slots, where they are kept.
+    parts: Option<Parts>,
     live: u32,
     pages_per_region: u32,
     ordinal_bits: u32,
@@ -165,6 +174,7 @@ impl Index {
             plain_used_regions: 0,
             narrow: Narrow::new(slots, named.max(slots)).ok_or(no_memory)?,
             mixed: None,
+            parts: None,
             live: 0,
             pages_per_region,
             ordinal_bits,
@@ -199,7 +209,28 @@ impl Index {
         // As long as there are no packed records all of them are taken for used: they will be.
         let used = self.plain_used_regions as usize * self.pages_per_region as usize;
         let plain = if self.is_wide() { used.min(self.plain.len()) } else { self.plain.len() };
-        (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64
+        let parts = self.parts.as_ref().map_or(0, Parts::memory_bytes);
+        (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64 + parts
+    }
+
+    /// From now on it is kept which part of the cache each block in a plain slot belongs to, three bits a slot. All are of part 0 now.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn keep_parts(&mut self) {
+        let mut parts = Parts::new(self.slots()).unwrap_or_else(|error| panic!("{error}"));
+        (0..self.slots()).filter(|slot| self.plain[*slot as usize].key().is_some()).for_each(|slot| parts.enter(slot, 0));
+        self.parts = Some(parts);
+    }
+
+    /// Blocks in plain slots by their part; `None` where parts are not kept.
+    pub fn parts(&self) -> Option<[u32; PARTS]> {
+        self.parts.as_ref().map(Parts::counts)
+    }
+
+    /// The first of these plain slots whose block is of this part, which is not 0. `None` where parts are not kept.
+    pub fn first_of_part(&self, part: u8, slots: Range<u32>) -> Option<u32> {
+        self.parts.as_ref()?.first_of(part, slots.start, slots.end)
     }
 
     /// Whether packed slots are in use, or have been: see [`Index::widen`].
@@ -240,17 +271,25 @@ impl Index {
     #[inline]
     pub fn meta(&self, slot: Slot) -> SlotMeta {
         match self.plain.get(slot.0 as usize) {
-            Some(entry) => entry.meta(),
+            Some(entry) => {
+                let meta = entry.meta();
+                let part = self.parts.as_ref().map_or(0, |parts| parts.get(slot.0));
+                SlotMeta { frequency: meta.frequency | part << USE_BITS, ..meta }
+            }
             None => self.packed_entry(slot).meta(),
         }
     }
 
     /// Puts the block at the plain slot `slot`, away from where it was; gives back its old slot. The new slot must have no key.
-    pub fn insert(&mut self, key: Key, slot: Slot, meta: SlotMeta) -> Option<Slot> {
+    pub fn insert(&mut self, key: Key, slot: Slot, mut meta: SlotMeta) -> Option<Slot> {
         assert!(!slot.is_packed(), "slot {} is no page", slot.0);
         assert!(self.key_of(slot).is_none(), "slot {} has a block already", slot.0);
         let old = self.put_key(key, slot);
         self.release(old);
+        if let Some(parts) = &mut self.parts {
+            parts.enter(slot.0, meta.frequency >> USE_BITS);
+            meta.frequency &= (1 << USE_BITS) - 1;
+        }
         self.plain[slot.0 as usize] = plain::entry(key, meta);
         let used = &mut self.plain_used[(slot.0 / self.pages_per_region) as usize];
         self.plain_used_regions += u32::from(!*used);
@@ -304,7 +343,12 @@ impl Index {
     #[inline]
     fn clear_slot(&mut self, slot: Slot) {
         match self.plain.get_mut(slot.0 as usize) {
-            Some(entry) => *entry = plain::NONE,
+            Some(entry) => {
+                *entry = plain::NONE;
+                if let Some(parts) = &mut self.parts {
+                    parts.leave(slot.0);
+                }
+            }
             None => self.packed_mut().release(slot),
         }
     }
@@ -325,11 +369,16 @@ impl Index {
         }
     }
 
-    /// Sets the two bits of use. An orphan has none.
+    /// Sets the two bits of use, and the part where parts are kept. An orphan has none.
     #[inline]
     pub fn set_frequency(&mut self, slot: Slot, frequency: u8) {
         match self.plain.get_mut(slot.0 as usize) {
-            Some(entry) => entry.set_frequency(frequency),
+            Some(entry) => {
+                entry.set_frequency(frequency & ((1 << USE_BITS) - 1));
+                if let Some(parts) = &mut self.parts {
+                    parts.change(slot.0, frequency >> USE_BITS);
+                }
+            }
             None => self.packed_mut().entries.set_frequency(slot, frequency),
         }
     }
@@ -359,6 +408,9 @@ impl Index {
             }
         };
         assert_eq!(found, self.live);
+        if let Some(parts) = self.parts() {
+            assert_eq!(parts.iter().sum::<u32>(), self.live, "each block is of one part");
+        }
         assert_eq!(buckets, found as usize);
     }
 }

@@ -30,8 +30,8 @@ pub(super) fn entry(key: Key, meta: SlotMeta) -> Entry {
     [!(key.0 as u16), !((key.0 >> 16) as u16), high, meta.checksum as u16, (meta.checksum >> 16) as u16]
 }
 
-/// The parts of an [`Entry`].
-pub(super) trait Parts {
+/// The fields of an [`Entry`].
+pub(super) trait Fields {
     fn key(&self) -> Option<Key>;
     fn meta(&self) -> SlotMeta;
     fn set_clean(&mut self);
@@ -39,7 +39,7 @@ pub(super) trait Parts {
     fn has_flags(&self) -> bool;
 }
 
-impl Parts for Entry {
+impl Fields for Entry {
     #[inline]
     fn key(&self) -> Option<Key> {
         let high = u64::from(self[2] & KEY_HIGH);

@@ -1,6 +1,6 @@
 //! Going through all slots, a few at a time.
 
-use super::plain::Parts;
+use super::plain::Fields;
 use super::{Index, Slot};
 use crate::key::Key;
 

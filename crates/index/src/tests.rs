@@ -249,3 +249,23 @@ fn a_region_in_use_is_not_cleared() {
     index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Zero, 0));
     index.clear_region(0);
 }
+
+#[test]
+fn parts_move_with_their_blocks_and_go_with_them() {
+    let mut index = Index::new(64, 8);
+    let key = |block| Key::new(VolumeIndex(0), block);
+    let meta = |frequency| SlotMeta { dirty: false, partial: false, frequency, checksum: 0 };
+    index.insert(key(9), Slot(9), meta(2));
+    assert_eq!((index.parts(), index.first_of_part(3, 0..64)), (None, None));
+    index.keep_parts();
+    index.insert(key(1), Slot(1), meta(3 | 5 << 2));
+    index.insert(key(2), Slot(2), meta(1 | 5 << 2));
+    assert_eq!(index.parts(), Some([1, 0, 0, 0, 0, 2, 0, 0]));
+    assert_eq!((index.meta(Slot(1)).frequency, index.meta(Slot(9)).frequency), (3 | 5 << 2, 2));
+    index.insert(key(1), Slot(30), meta(5 << 2));
+    index.set_frequency(Slot(2), 7 << 2);
+    assert_eq!((index.first_of_part(5, 0..64), index.first_of_part(7, 0..64)), (Some(30), Some(2)));
+    index.remove(key(2));
+    assert_eq!(index.parts(), Some([1, 0, 0, 0, 0, 1, 0, 0]));
+    index.check_invariants();
+}

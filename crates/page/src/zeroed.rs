@@ -13,6 +13,7 @@ mod sealed {
     impl Zero for u8 {}
     impl Zero for u16 {}
     impl Zero for u32 {}
+    impl Zero for u64 {}
     impl<T: Zero, const N: usize> Zero for [T; N] {}
 }
 

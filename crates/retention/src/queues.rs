@@ -227,7 +227,7 @@ mod tests {
     fn accesses(count: u64) -> impl Iterator<Item = u32> {
         // A few blocks often, many seldom, and some in quick succession.
         (0..count).map(|nth| {
-            let random = (nth / 3 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ nth / 3 << 7;
+            let random = (nth / 3 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((nth / 3) << 7);
             (random >> 32) as u32 % if random % 3 == 0 { 40 } else { BLOCKS }
         })
     }
