@@ -120,7 +120,8 @@ impl Slots {
             self.settle();
         }
         let waits = turn.wanted_blocks.is_some_and(|blocks| self.places.free() < blocks + self.reserve());
-        let is_low = waits || self.places.free() < 2 * self.reserve();
+        // Before clean blocks are turned away for want of room: they alone would never make anything durable.
+        let is_low = waits || self.places.free() <= 2 * self.reserve() + self.places.slots() / (2 * AHEAD_ONE_IN);
         let last = self.common.commits.last();
         if is_low && self.common.commits.durable() < last && self.free_soon() > self.places.free() {
             self.common.commits.want_durable(last);
