@@ -73,6 +73,19 @@ impl Parts {
         }
     }
 
+    /// All of one part, which is not 0, are of another.
+    pub(super) fn merge(&mut self, part: u8, into: u8) {
+        assert!(part != 0 && part != into && usize::from(part.max(into)) < PARTS, "part {part} into {into}");
+        for word in 0..self.planes[0].len() {
+            let same = |plane: usize| if part >> plane & 1 == 1 { self.planes[plane][word] } else { !self.planes[plane][word] };
+            let found = (0..PLANES).fold(u64::MAX, |found, plane| found & same(plane));
+            for (plane, words) in self.planes.iter_mut().enumerate() {
+                words[word] = if into >> plane & 1 == 1 { words[word] | found } else { words[word] & !found };
+            }
+        }
+        self.counts[usize::from(into)] += core::mem::take(&mut self.counts[usize::from(part)]);
+    }
+
     /// The first slot of `first..end` that is of this part, which is not 0. Empty slots are of none.
     pub(super) fn first_of(&self, part: u8, first: u32, end: u32) -> Option<u32> {
         assert!(part != 0 && usize::from(part) < PARTS, "part {part}");
@@ -105,11 +118,13 @@ mod tests {
         (0..1000).step_by(3).for_each(|slot| parts.leave(slot));
         (0..1000).step_by(6).for_each(|slot| parts.enter(slot, 5));
         (1..1000).step_by(3).for_each(|slot| parts.change(slot, 2));
+        (2..1000).step_by(3).for_each(|slot| parts.change(slot, if part_of(slot) == 4 { 7 } else { part_of(slot) }));
+        parts.merge(7, 4);
         let expected = |slot: u32| match slot {
             _ if slot % 3 == 1 => Some(2),
             _ if slot % 6 == 0 => Some(5),
             _ if slot % 3 == 0 => None,
-            _ => Some(part_of(slot)),
+            _ => Some(if part_of(slot) == 7 { 4 } else { part_of(slot) }),
         };
         for slot in 0..1000 {
             assert_eq!(parts.get(slot), expected(slot).unwrap_or(0), "slot {slot}");
