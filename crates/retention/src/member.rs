@@ -18,15 +18,15 @@ pub struct Member {
 
 /// The members; the first is the default.
 ///
-/// Measured on five traces at 1, 10 and 30 % of the footprint, without layout and RAM tier, in parts of the gap from LRU to the optimum: A .377 /
-/// .210 / .090, B .380 / .180 / .113, C .040 / .044 / .056, D .344 / .217 / .064, E .398 / .188 / .003, F .373 / .185 / .112. Longer
-/// memories than 800 were better at 10 % (.221 for A with 1500) and worse at 30 % (.057); a cache has no room for them.
+/// Measured on five traces at 1, 10 and 30 % of the footprint, without layout and RAM tier, in parts of the gap from LRU to the optimum: A .367 /
+/// .204 / .125, B .380 / .180 / .113, C .040 / .044 / .056, D .339 / .215 / .089, E .390 / .180 / .100, F .373 / .185 / .112. Longer
+/// memories are better at 10 % and worse at 30 % (A with 800: .377 / .210 / .090; with 1500: .376 / .221 / .057).
 pub const MEMBERS: [Member; 6] = [
-    Member { name: 'A', small_permille: 100, hits: 1, window_permille: 500, ghost_permille: 800 },
+    Member { name: 'A', small_permille: 100, hits: 1, window_permille: 500, ghost_permille: 500 },
     Member { name: 'B', small_permille: 250, hits: 1, window_permille: 500, ghost_permille: 500 },
     Member { name: 'C', small_permille: 0, hits: 1, window_permille: 0, ghost_permille: 0 },
-    Member { name: 'D', small_permille: 50, hits: 1, window_permille: 500, ghost_permille: 800 },
-    Member { name: 'E', small_permille: 250, hits: 1, window_permille: 900, ghost_permille: 800 },
+    Member { name: 'D', small_permille: 50, hits: 1, window_permille: 500, ghost_permille: 500 },
+    Member { name: 'E', small_permille: 250, hits: 1, window_permille: 900, ghost_permille: 500 },
     Member { name: 'F', small_permille: 100, hits: 1, window_permille: 900, ghost_permille: 300 },
 ];
 
