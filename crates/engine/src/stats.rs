@@ -2,6 +2,7 @@
 
 use crate::api::IoKind;
 use crate::index::Census;
+use retention::chooser::Choice;
 use types::BypassReason;
 
 /// Counters of one volume in one shard.
@@ -198,7 +199,7 @@ impl ContentStats {
 }
 
 /// Counters and gauges of a shard as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ShardStats {
     /// Bytes written to the SSD: payload, group headers, footers.
     pub ssd_written_bytes: u64,
@@ -222,10 +223,12 @@ pub struct ShardStats {
     pub free_regions: u64,
     /// Gauge: requests in flight or waiting.
     pub requests: u64,
+    /// Which member of the policies' family is followed, and how the others do. `None` where blocks lie in a log.
+    pub retention: Option<Choice>,
 }
 
 impl ShardStats {
-    /// Adds another shard's; numbers of regions are each shard's own and stay.
+    /// Adds another shard's; numbers of regions, and choices of policy, are each shard's own and stay.
     pub fn add(&mut self, other: &ShardStats) {
         let ShardStats {
             ssd_written_bytes,
@@ -239,6 +242,7 @@ impl ShardStats {
             oldest_region: _,
             free_regions,
             requests,
+            retention: _,
         } = other;
         self.ssd_written_bytes += ssd_written_bytes;
         self.cached_blocks += cached_blocks;

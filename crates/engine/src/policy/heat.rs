@@ -19,12 +19,12 @@ const FREQUENCY: [u8; 2] = [1, 4];
 
 /// A block's use since it was last judged, and its count. Kept in the index entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Heat(u8);
+pub struct Heat(pub(super) u8);
 
 impl Heat {
-    /// The heat of these bits; bits above [`HEAT_BITS`] are ignored.
+    /// The heat of these bits, as the index gives them: above [`HEAT_BITS`] is the part the block belongs to, where parts are kept.
     pub const fn from_bits(bits: u8) -> Heat {
-        Heat(bits & HEAT_MAX)
+        Heat(bits)
     }
 
     /// As stored in the index.
@@ -35,6 +35,11 @@ impl Heat {
     /// Used since it was admitted or last judged.
     pub const fn is_used(self) -> bool {
         self.0 & USED != 0
+    }
+
+    /// Not used, nor counted as fetched often.
+    pub const fn is_idle(self) -> bool {
+        self.0 & HEAT_MAX == 0
     }
 
     /// Counted as fetched about four times, not about once.

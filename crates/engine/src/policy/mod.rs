@@ -57,6 +57,7 @@
 //! * [`Policy::memory_bytes`] stays below [`RAM_BLOCK_BYTES_MAX`] per RAM block plus [`SSD_BLOCK_MILLIBYTES_MAX`] / 1000
 //!   per SSD block plus [`FIXED_BYTES_MAX`].
 
+mod family;
 pub mod ghost;
 mod heat;
 mod pace;
@@ -65,10 +66,12 @@ mod sampler;
 
 pub use heat::{HEAT_BITS, HEAT_MAX, Heat};
 
+use family::Family;
 use ghost::Ghost;
 use heat::{Chance, FREQUENCY_MAX};
 use pace::Pace;
 use ram::RamQueue;
+use retention::chooser::Choice;
 use sampler::Sampler;
 use types::Admission;
 
@@ -176,6 +179,8 @@ pub struct RamVictim {
     pub key: u64,
     /// What becomes of it.
     pub verdict: Verdict,
+    /// Of a copy: its uses in RAM. Where blocks lie in slots.
+    pub heat: Heat,
 }
 
 /// What becomes of a live clean block of the region that is taken back.
@@ -195,6 +200,8 @@ pub struct Policy {
     pace: Pace,
     chance: Chance,
     sampler: Sampler,
+    /// Where blocks lie in slots: it decides instead of ghost and pace.
+    family: Option<alloc::boxed::Box<Family>>,
 }
 
 impl Policy {
@@ -206,7 +213,37 @@ impl Policy {
             pace: Pace::new(ram_blocks, ssd_blocks),
             chance: Chance::default(),
             sampler: Sampler::default(),
+            family: None,
         }
+    }
+
+    /// The same where blocks lie in slots. Which blocks are sampled depends on the seed, and stays the same for a pool.
+    pub fn in_slots(ram_blocks: u64, ssd_blocks: u64, seed: u64) -> Policy {
+        let family = Some(alloc::boxed::Box::new(Family::new(ram_blocks + ssd_blocks, seed)));
+        Policy { family, ..Policy::new(ram_blocks, 0) }
+    }
+
+    /// What the index counts of blocks on the SSD, by part: before it is asked what to give up. Where blocks lie in slots.
+    #[inline]
+    pub fn see_ssd(&mut self, parts: Option<[u32; index::PARTS]>) {
+        if let (Some(family), Some(parts)) = (&mut self.family, parts) {
+            family.see_ssd(parts);
+        }
+    }
+
+    /// Two parts of which the index is to count the blocks of the first to the second, so that the first can be used again.
+    pub fn merged(&self) -> Option<(u8, u8)> {
+        self.family.as_ref().and_then(|family| family.merged())
+    }
+
+    /// Which part of the cache is to be judged next, where blocks lie in slots: 0 for the main one.
+    pub fn judged_next(&self) -> Option<u8> {
+        self.family.as_ref().map(|family| family.judged_next(self.ram.small_only()))
+    }
+
+    /// Which member of the family is followed, and how the others do. `None` where blocks lie in a log.
+    pub fn choice(&self) -> Option<Choice> {
+        self.family.as_ref().map(|family| family.choice())
     }
 
     /// The capacities change (another `--ram`, a pool that grew). What is remembered may be lost, slots stay valid.
@@ -219,6 +256,9 @@ impl Policy {
     /// A request touches the block of `key`, which is at `place` now.
     #[inline]
     pub fn on_access(&mut self, key: u64, place: Place, access: Access) -> Advice {
+        if self.family.is_some() {
+            return self.on_access_in_slots(key, place, access);
+        }
         self.pace.on_access();
         self.ghost.on_access();
         let always = access.admission == Admission::Always;
@@ -235,6 +275,42 @@ impl Policy {
                 Advice { heat, enter: enters.then_some(arrival), ghost_hit: false }
             }
             Place::Absent => self.on_absent(key, always, access.own),
+        }
+    }
+
+    fn on_access_in_slots(&mut self, key: u64, place: Place, access: Access) -> Advice {
+        let family = self.family.as_mut().expect("blocks lie in slots");
+        family.on_access(key, access);
+        let always = access.admission == Admission::Always;
+        match place {
+            Place::Ram(slot) => {
+                self.ram.touch(slot, always, access.own);
+                let entry = self.ram.entry(slot);
+                let heat = family.touched_in_ram(entry, access.own);
+                entry.frequency = Heat::from_bits(entry.frequency).with_uses_of(heat).bits();
+                Advice { heat, enter: None, ghost_hit: false }
+            }
+            Place::Ssd { heat, .. } => {
+                let heat = family.touched(heat, family.age_on_ssd(heat), access.own);
+                let enters = access.write || self.ram.has_room() || self.sampler.takes(key);
+                let arrival =
+                    Arrival { frequency: heat.bits(), proven: always, returned: false, copy: false, restored: false, own: access.own };
+                Advice { heat, enter: enters.then_some(arrival), ghost_hit: false }
+            }
+            Place::Absent => {
+                let arrival = match self.ram.take_removed(key) {
+                    Some(entry) => Arrival {
+                        frequency: family.touched_in_ram(&entry, access.own).bits(),
+                        proven: entry.proven || always,
+                        returned: entry.returned,
+                        copy: false,
+                        restored: true,
+                        own: entry.own && access.own,
+                    },
+                    None => family.arrives(key, access),
+                };
+                Advice { heat: Heat::from_bits(arrival.frequency), enter: Some(arrival), ghost_hit: arrival.returned && !arrival.restored }
+            }
         }
     }
 
@@ -258,7 +334,8 @@ impl Policy {
 
     /// The block of `key`, not in RAM so far, is put there.
     pub fn ram_insert(&mut self, key: u64, arrival: Arrival) -> RamSlot {
-        self.ram.insert(key, arrival)
+        let born = self.family.as_ref().map_or(0, |family| family.born(Heat::from_bits(arrival.frequency)));
+        self.ram.insert(key, arrival, born)
     }
 
     /// Takes a block out of RAM for a reason of the shard's own. If it is about to be overwritten and comes back by the next few
@@ -267,12 +344,34 @@ impl Policy {
         self.ram.remove_for_overwrite(slot);
     }
 
+    /// A block on the SSD alone is about to be written over in a way that makes its record void. If it comes back by the next few accesses, it is
+    /// what it was. Where blocks lie in slots.
+    pub fn left_for_overwrite(&mut self, key: u64, heat: Heat) {
+        if let Some(family) = &self.family {
+            let arrival = Arrival { frequency: heat.bits(), proven: false, returned: false, copy: false, restored: false, own: false };
+            self.ram.remember_for_overwrite(key, arrival, family.born(heat));
+        }
+    }
+
+    /// The heat of a block on the SSD, with its uses in RAM if a copy is there. Where blocks lie in slots.
+    pub fn heat_with_copy(&self, heat: Heat, copy: Option<RamSlot>) -> Heat {
+        match copy.filter(|_| self.family.is_some()) {
+            Some(slot) => heat.with_uses_of(Heat::from_bits(self.ram.get(slot).frequency)),
+            None => heat,
+        }
+    }
+
     /// The block that should leave RAM next; `None` if RAM is empty. Its slot is free afterwards.
     pub fn ram_evict(&mut self) -> Option<RamVictim> {
         let victim = self.ram.pop()?;
+        if let Some(family) = self.family.as_mut().filter(|_| !victim.copy) {
+            let verdict = family.leaves_ram(&victim, self.ram.only_len(), self.ram.small_only());
+            return Some(RamVictim { key: victim.key, verdict, heat: Heat::default() });
+        }
         let verdict =
             if victim.copy { Verdict::DropCopy } else { self.leaves_ram(victim.key, victim.frequency, victim.proven || victim.returned) };
-        Some(RamVictim { key: victim.key, verdict })
+        let heat = if self.family.is_some() { Heat::from_bits(victim.frequency) } else { Heat::default() };
+        Some(RamVictim { key: victim.key, verdict, heat })
     }
 
     /// Whether a block that no client has asked for may enter RAM: where there is room, and where the
@@ -283,6 +382,13 @@ impl Policy {
 
     /// What becomes of a block that is not put into RAM, where another would have to leave for it.
     pub fn passes_ram(&mut self, key: u64, arrival: Arrival) -> Verdict {
+        if self.family.is_some() {
+            // It is judged as if it had been there for a moment.
+            let slot = self.ram_insert(key, arrival);
+            let entry = self.ram.remove(slot);
+            let (only, small) = (self.ram.only_len(), self.ram.small_only());
+            return self.family.as_mut().map_or(Verdict::Forget, |family| family.leaves_ram(&entry, only, small));
+        }
         self.leaves_ram(key, arrival.frequency, arrival.proven || arrival.returned)
     }
 
@@ -300,11 +406,13 @@ impl Policy {
     /// that was appended meanwhile, pass `copy` true.
     pub fn ram_return(&mut self, victim: RamVictim, copy: bool) -> RamSlot {
         let (proven, frequency) = match victim.verdict {
+            Verdict::Admit(heat) if self.family.is_some() => (true, heat.bits()),
+            Verdict::Forget | Verdict::DropCopy if self.family.is_some() => (false, victim.heat.bits()),
             Verdict::Admit(heat) => (true, heat.frequency()),
             Verdict::Forget | Verdict::DropCopy => (false, 1),
         };
         let copy = copy || victim.verdict == Verdict::DropCopy;
-        self.ram.insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false, own: false })
+        self.ram_insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false, own: false })
     }
 
     /// A page in RAM that is being appended to the store, or was invalidated there: from now on its newest version is
@@ -315,6 +423,9 @@ impl Policy {
 
     /// A live clean block of the region that is taken back: appended again, or forgotten?
     pub fn on_evict(&mut self, key: u64, heat: Heat) -> EvictVerdict {
+        if let Some(family) = &mut self.family {
+            return family.judge(key, heat);
+        }
         let faded = self.pace.faded(heat.frequency());
         if self.pace.keeps_judged(heat.is_used()) {
             self.pace.on_append();
@@ -327,20 +438,33 @@ impl Policy {
 
     /// A live clean block of the region that is taken back that is pinned is appended again; gives its heat.
     pub fn on_evict_pinned(&mut self, heat: Heat) -> Heat {
+        if self.family.is_some() {
+            return self.on_stays(heat);
+        }
         let faded = self.pace.faded(heat.frequency());
         self.pace.on_append();
         Heat::unused(faded, &mut self.chance)
     }
 
+    /// The heat of a block that was judged and stays because it must. Where blocks lie in slots.
+    pub fn on_stays(&self, heat: Heat) -> Heat {
+        self.family.as_ref().map_or(heat, |family| family.stays(heat))
+    }
+
     /// Forgets what it knows of a block that is not in RAM (any more).
     pub fn forget(&mut self, key: u64) {
         self.ram.take_removed(key);
+        if let Some(family) = &mut self.family {
+            return family.forget(key);
+        }
         self.ghost.take(key);
     }
 
     /// The store opened a new region.
     pub fn on_region_begun(&mut self) {
-        self.pace.on_region_begun();
+        if self.family.is_none() {
+            self.pace.on_region_begun();
+        }
     }
 
     /// Blocks in RAM, as the policy counts them.
@@ -350,7 +474,7 @@ impl Policy {
 
     /// Bytes of memory held by the policy, beside the value itself.
     pub fn memory_bytes(&self) -> u64 {
-        self.ram.memory_bytes() + self.ghost.memory_bytes()
+        self.ram.memory_bytes() + self.ghost.memory_bytes() + self.family.as_ref().map_or(0, |family| family.memory_bytes())
     }
 }
 

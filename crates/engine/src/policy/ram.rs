@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Arrival, RamSlot};
+use super::{Arrival, Heat, RamSlot};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -58,6 +58,30 @@ pub(crate) struct RamEntry {
     pub(crate) own: bool,
     /// Whether the slot is linked; guards against a caller's stale slot.
     used: bool,
+    /// Where blocks lie in slots: the epoch in which it came.
+    pub(crate) born: u16,
+}
+
+impl RamEntry {
+    pub(super) const fn new(key: u64, arrival: Arrival, born: u16) -> RamEntry {
+        RamEntry {
+            key,
+            newer: NONE,
+            older: NONE,
+            frequency: arrival.frequency,
+            proven: arrival.proven,
+            returned: arrival.returned,
+            copy: arrival.copy,
+            own: arrival.own,
+            used: true,
+            born,
+        }
+    }
+
+    /// Only RAM holds it, and it is of the small part. Means something where blocks lie in slots.
+    const fn is_small_only(&self) -> bool {
+        !self.copy && Heat::from_bits(self.frequency).part() != 0
+    }
 }
 
 /// The queue.
@@ -69,6 +93,8 @@ pub(crate) struct RamQueue {
     only: Queue,
     /// Blocks that are on the SSD as well.
     copies: Queue,
+    /// Of the former, those of the small part. Where blocks lie in slots.
+    small_only: u64,
     /// Blocks that left since the uses were halved.
     left: u64,
     /// By the low bits of their key.
@@ -85,6 +111,7 @@ impl RamQueue {
             free: NONE,
             only: Queue::new(),
             copies: Queue::new(),
+            small_only: 0,
             left: 0,
             removed: alloc::vec![None; REMOVED],
             capacity: 0,
@@ -101,18 +128,8 @@ impl RamQueue {
     }
 
     /// Puts a block in as the newest.
-    pub(crate) fn insert(&mut self, key: u64, arrival: Arrival) -> RamSlot {
-        let entry = RamEntry {
-            key,
-            newer: NONE,
-            older: NONE,
-            frequency: arrival.frequency,
-            proven: arrival.proven,
-            returned: arrival.returned,
-            copy: arrival.copy,
-            own: arrival.own,
-            used: true,
-        };
+    pub(crate) fn insert(&mut self, key: u64, arrival: Arrival, born: u16) -> RamSlot {
+        let entry = RamEntry::new(key, arrival, born);
         assert!((self.slots.len() as u64) < u64::from(NONE), "slots have numbers below {NONE}");
         let index = if self.free == NONE {
             self.slots.push(entry);
@@ -206,6 +223,11 @@ impl RamQueue {
         self.removed[entry.key as usize % REMOVED] = Some(entry);
     }
 
+    /// The same of a block that was on the SSD alone.
+    pub(crate) fn remember_for_overwrite(&mut self, key: u64, arrival: Arrival, born: u16) {
+        self.removed[key as usize % REMOVED] = Some(RamEntry::new(key, arrival, born));
+    }
+
     /// What a block was when it was taken out to be overwritten, if it is remembered.
     pub(crate) fn take_removed(&mut self, key: u64) -> Option<RamEntry> {
         self.removed[key as usize % REMOVED].take_if(|entry| entry.key == key)
@@ -215,6 +237,23 @@ impl RamQueue {
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.len() < self.capacity
+    }
+
+    /// Blocks that only RAM holds.
+    pub(crate) fn only_len(&self) -> u64 {
+        self.only.len
+    }
+
+    /// Of them, those of the small part.
+    pub(crate) fn small_only(&self) -> u64 {
+        self.small_only
+    }
+
+    /// What is known of a block.
+    pub(crate) fn get(&self, slot: RamSlot) -> &RamEntry {
+        let entry = &self.slots[slot.0 as usize];
+        assert!(entry.used, "RAM slot {} is not in use", slot.0);
+        entry
     }
 
     /// Blocks linked.
@@ -232,6 +271,7 @@ impl RamQueue {
     }
 
     fn link_newest(&mut self, index: u32) {
+        self.small_only += u64::from(self.slots[index as usize].is_small_only());
         let queue = self.queue(self.slots[index as usize].copy);
         let older = core::mem::replace(&mut queue.newest, index);
         queue.len += 1;
@@ -246,6 +286,7 @@ impl RamQueue {
 
     fn unlink(&mut self, index: u32) {
         let RamEntry { newer, older, copy, .. } = self.slots[index as usize];
+        self.small_only -= u64::from(self.slots[index as usize].is_small_only());
         let queue = self.queue(copy);
         assert!(queue.len > 0, "what is linked was counted");
         queue.len -= 1;
@@ -263,7 +304,8 @@ impl RamQueue {
         }
     }
 
-    fn entry(&mut self, slot: RamSlot) -> &mut RamEntry {
+    /// The same, to change its uses: not its part.
+    pub(crate) fn entry(&mut self, slot: RamSlot) -> &mut RamEntry {
         let entry = &mut self.slots[slot.0 as usize];
         assert!(entry.used, "RAM slot {} is not in use", slot.0);
         entry
@@ -278,7 +320,7 @@ mod tests {
     fn mixed() -> (RamQueue, Vec<RamSlot>) {
         let mut queue = RamQueue::new(64);
         let arrival = Arrival { frequency: 1, proven: false, returned: false, copy: false, restored: false, own: false };
-        let slots = (0..64).map(|key| queue.insert(key, if key % 2 == 0 { arrival.as_copy() } else { arrival })).collect();
+        let slots = (0..64).map(|key| queue.insert(key, if key % 2 == 0 { arrival.as_copy() } else { arrival }, 0)).collect();
         (queue, slots)
     }
 

@@ -25,18 +25,18 @@ fn full(ram_blocks: u64, ssd_blocks: u64) -> Policy {
 fn while_the_store_has_room_everything_is_admitted() {
     let mut policy = Policy::new(8, 1024);
     read_in(&mut policy, 5, READ);
-    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
 #[test]
 fn one_touch_is_forgotten_and_its_return_is_admitted() {
     let mut policy = full(8, 1024);
     read_in(&mut policy, 5, READ);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
     let advice = policy.on_access(5, Place::Absent, READ);
     assert!(advice.ghost_hit);
     policy.ram_insert(5, advice.enter.expect("proven"));
-    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
     assert_eq!(policy.ram_evict(), None);
 }
 
@@ -56,7 +56,7 @@ fn a_block_overwritten_in_ram_is_what_it_was() {
     policy.ram_remove(slot);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_block_overwritten_on_the_ssd_goes_back_there() {
     let mut policy = full(8, 1024);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
-    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_copy_never_costs_an_ssd_write() {
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached");
     let slot = policy.ram_insert(5, arrival.as_copy());
     policy.on_access(5, Place::Ram(slot), READ);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::default() }));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_returned_victim_keeps_its_verdict() {
     policy.on_access(5, Place::Ram(slot), READ);
     let victim = policy.ram_evict().expect("one block");
     policy.ram_return(victim, false);
-    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_) })));
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
 #[test]

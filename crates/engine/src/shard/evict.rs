@@ -13,6 +13,7 @@ use crate::mutants;
 use crate::policy::{EvictVerdict, Heat};
 use crate::store::{Batch, Evict, EvictTurn, Judge, Kept, PackedPayload, Purpose, Region, Store, Urgency};
 use alloc::vec::Vec;
+use core::ops::Range;
 use format::{PayloadOwner, object_checksum, open_packed};
 use page::{Page, PageMutVec};
 use types::BLOCK_BYTES;
@@ -37,7 +38,9 @@ impl Evictor {
     /// A region is judged from now on.
     fn begin(&mut self, judge: &Judge) {
         (self.kept_clean_bytes, self.clean_bytes_max) = (0, judge.clean_bytes_max);
-        self.pins.take_back(judge.region.at);
+        if judge.counts_pins() {
+            self.pins.take_back(judge.region.at);
+        }
         self.tries.clear();
     }
 
@@ -60,7 +63,12 @@ impl Shard {
     /// Goes on with taking room back as far as it can now.
     pub(super) fn evict(&mut self) {
         let mut goes_on_ahead = None;
+        self.policy.see_ssd(self.index.parts());
+        if let Some((part, into)) = self.policy.merged() {
+            self.index.merge_parts(part, into);
+        }
         while self.restored.is_empty() {
+            self.policy.see_ssd(self.index.parts());
             let turn = EvictTurn { goes_on_ahead: goes_on_ahead.take(), ..self.evict_turn() };
             match self.store.evict(&turn, &self.index, &self.config.pool) {
                 Evict::Rest => return,
@@ -85,6 +93,7 @@ impl Shard {
             wanted_blocks: self.throttle.firsts().map(|id| self.ops.get(id).blocks).max(),
             goes_on_ahead: None,
             saved_bytes: self.recompression.counts().2,
+            part: self.policy.judged_next(),
         }
     }
 
@@ -110,17 +119,40 @@ impl Shard {
     /// The same where what stays does so in its slot.
     fn judge_in_place(&mut self, judge: &Judge) {
         let mut gone = Vec::new();
-        for slot in judge.region.slots(&self.index) {
+        let mut rest = judge.region.plain_slots();
+        while let Some(slot) = self.next_judged(judge, &mut rest) {
             let Some(key) = self.index.key_of(slot) else { continue };
-            match self.verdict(slot, judge.keeps_all) {
-                Some(heat) => {
-                    self.index.set_frequency(slot, heat.bits());
-                    self.note_pinned(key);
+            let heat = Heat::from_bits(self.index.meta(slot).frequency);
+            let is_judged = judge.part.is_none_or(|part| part == heat.part());
+            let verdict = if is_judged { self.verdict(slot, judge.keeps_all) } else { Some(heat) };
+            let stays = match verdict {
+                // It was not the policy that let it stay.
+                Some(same) if is_judged && same == heat => {
+                    self.age_before_it_goes(slot);
+                    self.policy.on_stays(heat)
                 }
-                None => gone.push(slot),
+                Some(heat) => heat,
+                // Until it has left the index it is of no part that would be judged for its sake once more.
+                None => Heat::default(),
+            };
+            self.index.set_frequency(slot, stays.bits());
+            if verdict.is_none() {
+                gone.push(slot);
+            } else if judge.counts_pins() {
+                self.note_pinned(key);
             }
         }
         self.store.eviction_mut().let_go(gone);
+    }
+
+    /// The next slot of a region to be judged, of those that are left.
+    fn next_judged(&self, judge: &Judge, rest: &mut Range<u32>) -> Option<Slot> {
+        let slot = match judge.part.filter(|part| *part != 0) {
+            Some(part) => self.index.first_of_part(part, rest.clone()),
+            None => Some(rest.start).filter(|slot| *slot < rest.end),
+        }?;
+        rest.start = slot + 1;
+        Some(Slot(slot))
     }
 
     /// Slots are given up, durably: what they hold is forgotten.
@@ -166,6 +198,7 @@ impl Shard {
         if let Some(verdict) = self.verdict_by_policy(key, slot, heat) {
             return verdict;
         }
+        let heat = self.policy.heat_with_copy(heat, self.ram.get(key).map(|copy| copy.slot));
         let verdict = self.policy.on_evict(key.0, heat);
         let is_base = slot.is_packed() && self.index.references(slot).all > 0;
         match verdict {

@@ -228,6 +228,14 @@ impl Shard {
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let destager = Destager::of(&found.dirty);
         let store = Layout::new(config.place.clone(), start, &found.index);
+        let policy = if store.keeps_in_place() {
+            found.index.keep_parts();
+            let mut seed = [0; 8];
+            seed.copy_from_slice(&config.place.uuid[..8]);
+            Policy::in_slots(config.ram_blocks, store.capacity().usable_pages, u64::from_le_bytes(seed))
+        } else {
+            Policy::new(config.ram_blocks, u64::from(slots))
+        };
         Shard {
             now_ns: 0,
             out: Outbox::within(config.place.bytes()),
@@ -237,7 +245,7 @@ impl Shard {
             presence: found.presence.finish(),
             ranges: range::Ranges::default(),
             ram: Ram::default(),
-            policy: Policy::new(config.ram_blocks, u64::from(slots)),
+            policy,
             dirty: found.dirty,
             volumes: Volumes::default(),
             restored: found.blocks,
@@ -566,6 +574,7 @@ impl Shard {
             ram_blocks: self.ram.len(),
             index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
             policy_bytes: self.policy.memory_bytes(),
+            retention: self.policy.choice(),
             newest_region: gauges.newest_region,
             oldest_region: gauges.oldest_region,
             free_regions: gauges.free_regions,

@@ -25,6 +25,7 @@ impl Shard {
         self.ram.insert(key, RamBlock { page, slot });
         self.volumes.of(key).ram_blocks += 1;
         self.presence.enter(key);
+        self.policy.see_ssd(self.index.parts());
         while self.ram.len() > self.config.ram_blocks {
             let Some(victim) = self.policy.ram_evict() else { break };
             let key = Key(victim.key);
@@ -56,8 +57,18 @@ impl Shard {
                 Verdict::Admit(heat) => self.admit(key, page, heat),
                 Verdict::Forget if self.volumes.is_pinned(key) => self.admit(key, page, Heat::default()),
                 Verdict::Forget => self.turn_away_block(key, BypassReason::FirstTouch),
-                Verdict::DropCopy => {}
+                Verdict::DropCopy => self.note_uses_of_copy(key, victim.heat),
             }
+        }
+    }
+
+    /// A copy leaves RAM: where blocks lie in slots, its uses there count for the block.
+    fn note_uses_of_copy(&mut self, key: Key, of_copy: Heat) {
+        if self.store.keeps_in_place()
+            && let Some(slot) = self.index.get(key)
+        {
+            let heat = Heat::from_bits(self.index.meta(slot).frequency);
+            self.index.set_frequency(slot, heat.with_uses_of(of_copy).bits());
         }
     }
 
@@ -72,6 +83,7 @@ impl Shard {
         if self.ram_has_room_for_own() || self.config.ram_blocks == 0 || !self.volumes.of(key).backing.is_settled(key.extent()) {
             return self.ram_insert(key, page, arrival);
         }
+        self.policy.see_ssd(self.index.parts());
         match self.policy.passes_ram(key.0, arrival) {
             Verdict::Admit(heat) => self.admit(key, page, heat),
             Verdict::Forget if self.volumes.is_pinned(key) => self.admit(key, page, Heat::default()),
@@ -87,6 +99,7 @@ impl Shard {
 
     /// Without a RAM tier a block leaves RAM as it arrives.
     fn leave_ram(&mut self, key: Key, page: Page, arrival: Arrival) {
+        self.policy.see_ssd(self.index.parts());
         self.policy.ram_insert(key.0, arrival);
         while let Some(victim) = self.policy.ram_evict() {
             match victim.verdict {

@@ -17,6 +17,7 @@ use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::outbox::Span;
+use crate::policy::Heat;
 use crate::store::{Purpose, Store, Urgency};
 use alloc::vec::Vec;
 use page::PageVec;
@@ -121,6 +122,9 @@ impl Shard {
                     // Half way: what is void stays void, the rest follows when there is room.
                     self.starved.push_back(id);
                     return;
+                }
+                if !in_ram && let Some(slot) = self.index.get(*key) {
+                    self.policy.left_for_overwrite(key.0, Heat::from_bits(self.index.meta(slot).frequency));
                 }
                 let made = self.store_void(*key, Urgency::Durable);
                 self.unsettled.insert(*key, made);

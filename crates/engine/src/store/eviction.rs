@@ -47,6 +47,8 @@ pub struct EvictTurn {
     pub goes_on_ahead: Option<bool>,
     /// Bytes by which blocks became smaller on their way, in all.
     pub saved_bytes: u64,
+    /// The part of the cache that is to give something up, where the policy says so: 0 is the main one.
+    pub part: Option<u8>,
 }
 
 /// The next step of taking room back.
@@ -74,10 +76,19 @@ pub enum Evict {
 pub struct Judge {
     /// Which.
     pub region: Region,
+    /// Only what belongs to this part of the cache is judged; all else stays.
+    pub part: Option<u8>,
     /// Everything in it is to be kept.
     pub keeps_all: bool,
     /// When so many bytes of clean blocks are kept, no more are: taking back must gain room.
     pub clean_bytes_max: u64,
+}
+
+impl Judge {
+    /// All of its pinned blocks are come to, so that they are counted from none.
+    pub fn counts_pins(&self) -> bool {
+        self.part.is_none_or(|part| part == 0)
+    }
 }
 
 /// See the module.

@@ -120,6 +120,11 @@ pub struct Region {
 }
 
 impl Region {
+    /// Its plain slots.
+    pub fn plain_slots(&self) -> Range<u32> {
+        self.first_slot..self.first_slot + self.slots
+    }
+
     /// The slots that can hold something, plain ones first.
     pub fn slots(&self, index: &Index) -> impl Iterator<Item = Slot> + use<> {
         let (packed, packed_len) = (index.packed_slot(self.at, 0), index.packed_len(self.at));

@@ -3,9 +3,12 @@
 //! In three steps, so that a crash at any point finds every block: (1) the shard says which blocks of a shelf go; (2) a group says so,
 //! and becomes durable; (3) only then do their entries leave the index and their slots become free. Between (2) and (3) they are served as
 //! before, but the sweep does not state them again.
+//!
+//! There are two hands: one for the main part of the cache, which comes to each shelf, and one for the epoch of the small part that is judged
+//! next, which comes to the shelves that have blocks of it ([`crate::policy`]).
 
 use super::{AHEAD_ONE_IN, Slots};
-use crate::index::Slot;
+use crate::index::{Index, Slot};
 use crate::key::Set;
 use crate::mutants;
 use crate::store::{Evict, EvictTurn, Judge, Progress, RegionId, Urgency};
@@ -35,12 +38,23 @@ pub struct Hand {
     going_slots: Set<u32>,
     /// Shelves that gave nothing, one behind the other.
     fruitless: u32,
+    /// The same two of the hand that judges the small part.
+    next_of_small: u32,
+    fruitless_of_small: u32,
 }
 
 impl Hand {
     /// The first shelf is this one.
     pub fn new(next: u32) -> Hand {
-        Hand { next, begun: Vec::new(), going: VecDeque::new(), going_slots: Set::default(), fruitless: 0 }
+        Hand {
+            next,
+            begun: Vec::new(),
+            going: VecDeque::new(),
+            going_slots: Set::default(),
+            fruitless: 0,
+            next_of_small: next,
+            fruitless_of_small: 0,
+        }
     }
 
     /// The sweep leaves the slot out.
@@ -56,6 +70,8 @@ impl Hand {
     /// Blocks have become clean, or older: it may be worth looking again.
     pub fn something_changed(&mut self) {
         self.fruitless = 0;
+        // At a shelf, not at all of them: where nearly all that is new is dirty, each write would have them all judged.
+        self.fruitless_of_small = self.fruitless_of_small.saturating_sub(1);
     }
 
     /// Whether the hand has come to so many shelves that the shard is to hear of them now.
@@ -82,7 +98,7 @@ impl Slots {
     }
 
     /// See [`Store::evict`].
-    pub(super) fn go_on(&mut self, turn: &EvictTurn) -> Evict {
+    pub(super) fn go_on(&mut self, turn: &EvictTurn, index: &Index) -> Evict {
         if self.common.eviction.is_stopped() {
             return Evict::Rest;
         }
@@ -103,15 +119,42 @@ impl Slots {
         {
             return Evict::Rest;
         }
+        if let Some(part) = turn.part.filter(|part| *part != 0)
+            && let Some(at) = self.next_of_small(part, index)
+        {
+            self.common.eviction.begin(RegionId(u64::from(at)), false);
+            let region = self.region_at(at);
+            return Evict::Judge(Judge { region, part: Some(part), keeps_all: false, clean_bytes_max: u64::MAX });
+        }
         let at = self.hand.next;
-        let first = self.place.layout.ring_pages / self.place.layout.pages_per_segment();
-        self.hand.next = if at + 1 < shelves { at + 1 } else { first };
+        self.hand.next = self.shelf_behind(at);
         self.hand.begun.push(at);
         // What is used is spared for some rounds, and then no more: whoever waits for room gets it.
-        let clean_bytes_max = if self.hand.fruitless < PATIENT_ROUNDS * shelves { u64::MAX } else { 0 };
+        let is_patient = self.hand.fruitless < PATIENT_ROUNDS * shelves;
+        let (clean_bytes_max, part) = if is_patient { (u64::MAX, turn.part.map(|_| 0)) } else { (0, None) };
         self.hand.fruitless += 1;
         self.common.eviction.begin(RegionId(u64::from(at)), false);
-        Evict::Judge(Judge { region: self.region_at(at), keeps_all: false, clean_bytes_max })
+        Evict::Judge(Judge { region: self.region_at(at), part, keeps_all: false, clean_bytes_max })
+    }
+
+    fn shelf_behind(&self, at: u32) -> u32 {
+        let layout = &self.place.layout;
+        if at + 1 < layout.segments_per_shard { at + 1 } else { layout.ring_pages / layout.pages_per_segment() }
+    }
+
+    /// The next shelf with blocks of this part of the cache; `None` if there is none, or the last ones, as many as there are, gave nothing.
+    fn next_of_small(&mut self, part: u8, index: &Index) -> Option<u32> {
+        let layout = &self.place.layout;
+        let (pages, shelves) = (layout.pages_per_segment(), layout.segments_per_shard);
+        if self.hand.fruitless_of_small >= shelves {
+            return None;
+        }
+        let from = self.hand.next_of_small * pages;
+        let slot = index.first_of_part(part, from..shelves * pages).or_else(|| index.first_of_part(part, 0..from))?;
+        let at = slot / pages;
+        self.hand.next_of_small = self.shelf_behind(at);
+        self.hand.fruitless_of_small += 1;
+        Some(at)
     }
 
     /// Whoever waits for slots that are only on their way wants the groups that free them durable.
@@ -137,7 +180,7 @@ impl Slots {
         if gone.is_empty() {
             return;
         }
-        self.hand.fruitless = 0;
+        (self.hand.fruitless, self.hand.fruitless_of_small) = (0, 0);
         let mut slots: Vec<u32> = gone.iter().map(|slot| slot.0).collect();
         slots.sort_unstable();
         let mut last = 0;

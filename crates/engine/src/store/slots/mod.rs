@@ -62,7 +62,7 @@ const RING_RESERVE_OF_VOIDS: u64 = 2;
 
 /// One in so many slots is kept free for what must be written, and so many more the hand keeps ahead of need.
 const RESERVE_ONE_IN: u32 = 256;
-const AHEAD_ONE_IN: u32 = 64;
+const AHEAD_ONE_IN: u32 = 128;
 
 /// Dirty blocks are called home so many shelves, of all, before the hand comes to them.
 const HOME_AHEAD_ONE_IN: u32 = 8;
@@ -346,8 +346,8 @@ impl Store for Slots {
         Capacity { regions: layout.segments_per_shard.into(), region_pages: layout.pages_per_segment(), usable_pages: usable.into() }
     }
 
-    fn evict(&mut self, turn: &EvictTurn, _index: &Index, _pool: &PagePool) -> Evict {
-        self.go_on(turn)
+    fn evict(&mut self, turn: &EvictTurn, index: &Index, _pool: &PagePool) -> Evict {
+        self.go_on(turn, index)
     }
 
     #[inline]
