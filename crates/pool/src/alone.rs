@@ -7,6 +7,7 @@
 
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Request, VolumeOptions};
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
+use engine::stats::ShardStats;
 use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
@@ -17,6 +18,8 @@ use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_BLOCKS, ShardIndex, VOLUME_BLOCKS
 
 /// Segments of the log, unless a segment would be smaller or larger than the format allows or than the default.
 const SEGMENTS: u64 = 64;
+/// The same of slots, which are judged by the shelf: a shelf of 2 MiB is a small part of any real pool.
+const SHELVES: u64 = 256;
 /// Pages of the smallest and of the default segment.
 const SEGMENT_PAGES: std::ops::RangeInclusive<u64> = 16..=512;
 /// Accesses in flight: enough that small writes share groups, few enough that their blocks fit into a small RAM tier.
@@ -35,6 +38,21 @@ pub struct AloneConfig {
     pub slots: bool,
     /// Of all its volumes.
     pub options: VolumeOptions,
+}
+
+/// Pages of the ring at least. A small pool's may be shorter; but of that a start needs nearly all, and what is left would be full all the time.
+const RING_PAGES_MIN: u32 = 128;
+
+/// The same with slots. A ring that is longer than the share of a large pool's takes nothing from the slots.
+fn with_slots(layout: Layout) -> Layout {
+    let layout = layout.with_slots();
+    let more = RING_PAGES_MIN.saturating_sub(layout.ring_pages).next_multiple_of(layout.pages_per_segment());
+    let longer = Layout {
+        ring_pages: layout.ring_pages + more,
+        segments_per_shard: layout.segments_per_shard + more / layout.pages_per_segment(),
+        ..layout
+    };
+    Layout { ssd_bytes: longer.end_bytes(), ..longer }
 }
 
 /// See the module.
@@ -56,13 +74,14 @@ impl Alone {
     /// An engine with an empty log.
     #[must_use]
     pub fn new(config: AloneConfig) -> Alone {
-        let segment_pages = (config.ssd_pages / SEGMENTS + 1).next_power_of_two() / 2;
+        let segments = if config.slots { SHELVES } else { SEGMENTS };
+        let segment_pages = (config.ssd_pages / segments + 1).next_power_of_two() / 2;
         let segment_pages = segment_pages.clamp(*SEGMENT_PAGES.start(), *SEGMENT_PAGES.end());
         let segments_per_shard = (config.ssd_pages / segment_pages).max(u64::from(format::layout::SEGMENTS_PER_SHARD_MIN)) as u32;
         let layout =
             Layout { shards: 1, segment_bytes: (segment_pages * BLOCK_BYTES) as u32, segments_per_shard, ssd_bytes: 0, ring_pages: 0 };
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
-        let layout = if config.slots { layout.with_slots() } else { layout };
+        let layout = if config.slots { with_slots(layout) } else { layout };
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
         let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
         let shard_config = ShardConfig { place, ram_blocks: config.ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
@@ -143,6 +162,11 @@ impl Alone {
     pub fn ssd_blocks_written(&mut self) -> u64 {
         self.settle();
         self.shard.stats().ssd_written_bytes / BLOCK_BYTES
+    }
+
+    /// What the engine counted.
+    pub fn stats(&self) -> ShardStats {
+        self.shard.stats()
     }
 
     /// Of them, those that hold blocks of clients; the others are headers and footers, and what is left empty.

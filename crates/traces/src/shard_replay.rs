@@ -3,6 +3,7 @@
 use crate::read::TraceRequest;
 use crate::replay::Outcome;
 use engine::api::VolumeOptions;
+use engine::stats::ShardStats;
 use pool::alone::{Alone, AloneConfig};
 use types::{Admission, BLOCK_BYTES, EXTENT_BLOCKS, Mode};
 
@@ -37,7 +38,12 @@ impl ShardReplay {
     }
 
     /// Sends all requests through, waits for the last, and says what was measured.
-    pub fn run(mut self, requests: &[TraceRequest]) -> Outcome {
+    pub fn run(self, requests: &[TraceRequest]) -> Outcome {
+        self.run_with_stats(requests).0
+    }
+
+    /// The same, with what the engine counted.
+    pub fn run_with_stats(mut self, requests: &[TraceRequest]) -> (Outcome, ShardStats) {
         for request in requests {
             let first = request.offset_bytes / BLOCK_BYTES;
             let end = (request.offset_bytes + request.length_bytes - 1) / BLOCK_BYTES + 1;
@@ -51,6 +57,6 @@ impl ShardReplay {
             }
         }
         self.outcome.ssd_blocks_written = self.replica.ssd_blocks_written();
-        self.outcome
+        (self.outcome, self.replica.stats())
     }
 }

@@ -3,3 +3,4 @@
 mod policy_goals;
 mod shard_replay;
 mod shared_traces;
+mod slots;
