@@ -7,7 +7,10 @@ use crate::progress::patiently;
 use crate::{quantity, table};
 use api::ssd_layout::SsdLayout;
 use api::{human, options};
+use retention::MEMBERS;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use traces::members::Members;
 use traces::read::Recording;
 use traces::replay::Yardsticks;
 use traces::shard_replay::{ShardReplay, ShardReplayConfig};
@@ -26,11 +29,23 @@ struct Report {
     miss_ratio: f64,
     miss_ratio_lru: f64,
     miss_ratio_belady: f64,
+    /// Of the policies of the slot layout without layout and RAM tier, by their letters, and of the choice among them.
+    miss_ratios_of_members: BTreeMap<char, f64>,
+    miss_ratio_chosen: f64,
+    /// With slots: the member that was followed last, and how often another was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    followed: Option<Followed>,
     gap_closed: Option<f64>,
     ssd_written_bytes: u64,
     ssd_written_bytes_admit_always: u64,
     /// Sentences.
     doubts: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Followed {
+    member: char,
+    changes: u64,
 }
 
 /// Replays and prints.
@@ -49,7 +64,8 @@ pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
         let blocks = (pool_bytes / BLOCK_BYTES).clamp(2, stream.footprint_blocks().max(2));
         let ram_blocks = (blocks * RAM_PERCENT / 100).max(1);
         let config = ShardReplayConfig { ram_blocks, ssd_pages: blocks - ram_blocks, slots, admission: Admission::SecondTouch };
-        let cache = ShardReplay::new(config).run(&requests);
+        let (cache, stats) = ShardReplay::new(config).run_with_stats(&requests);
+        let members = Members::new(&stream, blocks);
         let yardsticks = Yardsticks::new(&stream, blocks);
         Report {
             requests: requests.len() as u64,
@@ -59,6 +75,9 @@ pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
             miss_ratio: cache.miss_ratio(),
             miss_ratio_lru: yardsticks.lru.miss_ratio(),
             miss_ratio_belady: yardsticks.belady.miss_ratio(),
+            miss_ratios_of_members: MEMBERS.iter().zip(members.alone).map(|(member, alone)| (member.name, alone.miss_ratio())).collect(),
+            miss_ratio_chosen: members.chosen.miss_ratio(),
+            followed: stats.retention.map(|choice| Followed { member: MEMBERS[choice.member].name, changes: choice.changes }),
             gap_closed: yardsticks.gap_closed(&cache),
             ssd_written_bytes: cache.ssd_blocks_written * BLOCK_BYTES,
             ssd_written_bytes_admit_always: yardsticks.admit_always.ssd_blocks_written * BLOCK_BYTES,
@@ -69,7 +88,15 @@ pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&report).expect("a report can be written as JSON");
         return print(&(text + "\n"));
     }
+    show(&report)
+}
+
+fn show(report: &Report) -> Result<(), Failure> {
     let percent = |ratio: f64| format!("{:.2} %", ratio * 100.0);
+    let members: Vec<String> = report.miss_ratios_of_members.iter().map(|(name, ratio)| format!("{name} {}", percent(*ratio))).collect();
+    let followed = report.followed.as_ref().map_or("none: blocks lie in a log".into(), |followed| {
+        format!("{}, after {} {}", followed.member, followed.changes, if followed.changes == 1 { "change" } else { "changes" })
+    });
     print(&table::pairs(&[
         ("requests", format!("{} ({} block accesses)", report.requests, report.block_accesses)),
         ("footprint", human::bytes(report.footprint_bytes)),
@@ -78,6 +105,9 @@ pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
         ("miss ratio of LRU", percent(report.miss_ratio_lru)),
         ("miss ratio of the optimum", percent(report.miss_ratio_belady)),
         ("of LRU's gap to the optimum", report.gap_closed.map_or("no gap".into(), |g| format!("{} closed", percent(g)))),
+        ("policies without layout", members.join(", ")),
+        ("the choice among them", percent(report.miss_ratio_chosen)),
+        ("policy followed last", followed),
         ("SSD written", human::bytes(report.ssd_written_bytes)),
         ("SSD written if all is admitted", human::bytes(report.ssd_written_bytes_admit_always)),
     ]))
