@@ -244,6 +244,7 @@ impl RamQueue {
         (entry.newer, entry.older) = (NONE, older);
     }
 
+    #[inline]
     fn unlink(&mut self, index: u32) {
         let RamEntry { newer, older, copy, .. } = self.slots[index as usize];
         let queue = self.queue(copy);
