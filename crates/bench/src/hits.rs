@@ -87,7 +87,7 @@ fn copy_pages(pages: &[u8], from: u64, count: u64) {
 pub fn instructions(which: &str, requests: u64) {
     let mut rig = match which {
         "count-ram" => warm_ram(4096),
-        "count-ssd-slots" | "count-write-slots" => warm(slots(), 4096),
+        "count-ssd-slots" | "count-write-slots" | "count-writes-slots" => warm(slots(), 4096),
         _ => warm(segments(), 4096),
     };
     println!("{}", one_loop(&mut rig, which, requests));
@@ -98,6 +98,7 @@ fn one_loop(rig: &mut Rig, which: &str, requests: u64) -> u64 {
     match which {
         "count-ram" => ram_hits(rig, 4096, 0, requests),
         "count-ssd" | "count-ssd-slots" => ssd_hits(rig, 4096, 0, requests),
+        "count-writes" | "count-writes-slots" => overwrites_at_depth(rig, 4096, requests),
         _ => overwrites(rig, 4096, 0, requests),
     }
 }
@@ -155,6 +156,17 @@ fn ssd_hits(rig: &mut Rig, set: u64, from: u64, requests: u64) -> u64 {
 fn overwrites(rig: &mut Rig, set: u64, from: u64, requests: u64) -> u64 {
     let done = (from..from + requests).filter(|step| rig.request(Op::Write, mix(*step) % set).outcome == Outcome::WriteBack);
     done.count() as u64
+}
+
+/// The same, so many under way at a time.
+fn overwrites_at_depth(rig: &mut Rig, set: u64, requests: u64) -> u64 {
+    const DEPTH: u64 = 32;
+    let content = [1; 4096];
+    for first in (0..requests).step_by(DEPTH as usize) {
+        let blocks: Vec<_> = (first..first + DEPTH).map(|step| (mix(step) % set, &content)).collect();
+        rig.write(&blocks);
+    }
+    requests
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

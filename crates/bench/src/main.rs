@@ -32,7 +32,7 @@ fn main() -> Result<()> {
         "packed" => packed::run(),
         "start" => start::run(),
         "restart" => restart::run(),
-        "count-ram" | "count-ssd" | "count-ssd-slots" | "count-write" | "count-write-slots" => {
+        "count-ram" | "count-ssd" | "count-ssd-slots" | "count-write" | "count-write-slots" | "count-writes" | "count-writes-slots" => {
             let hits = std::env::args().nth(2).map_or(Ok(10_000), |hits| hits.parse())?;
             hits::instructions(&which, hits);
             Ok(())
@@ -63,7 +63,7 @@ fn main() -> Result<()> {
         }
         other => {
             bail!(
-                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-ssd-slots, count-write, count-write-slots, count-front, fill, guest, all"
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-ssd-slots, count-write, count-write-slots, count-writes, count-writes-slots, count-front, fill, guest, all"
             )
         }
     }

@@ -3,8 +3,10 @@
 //! A slot is *free*, *used*, or *leaving*: nothing current is in it, but a start could still find what was there, or somebody is
 //! reading it. It is free once the group that says so is durable, and all who read when it was left have ended.
 //!
-//! Requests of several blocks are to stay in one piece, so free slots are kept as *runs*, by length: the shortest run that is long
-//! enough is taken, and runs grow together again as slots become free. A run lies in one [`SHELF_SLOTS`] shelf.
+//! Requests of several blocks are to stay in one piece, and what is written at the same time is to be one write. So free slots are kept
+//! as *runs*, by length. While there are long ones, one of them is filled from its begin to its end, whatever is asked for; after
+//! that the shortest run that is long enough is taken. Runs grow together again as slots become free. A run lies in one
+//! [`SHELF_SLOTS`] shelf.
 //!
 //! Invariants: free, used and leaving slots are all slots; a slot in the free map belongs to one run, whose length one of its
 //! entries names (entries that are out of date are dropped when they are met).
@@ -15,6 +17,9 @@ use alloc::vec::Vec;
 
 /// Slots of a shelf: runs end where it ends, and it is what is looked over at once.
 pub const SHELF_SLOTS: u32 = 512;
+
+/// A run of so many slots is long. A group of a busy client's writes fits in it.
+const LONG_SLOTS: u32 = 32;
 
 const WORD_BITS: u32 = u64::BITS;
 const LENGTHS: usize = SHELF_SLOTS as usize + 1;
@@ -53,6 +58,8 @@ pub struct Places {
     /// One bit a length, set where there is an entry.
     lengths: [u64; LENGTHS.div_ceil(WORD_BITS as usize)],
     entries: usize,
+    /// Where the long run that is being filled goes on.
+    filling: Option<u32>,
     /// In the order in which they were left.
     leaving: VecDeque<Leaving>,
     /// The same of those whose groups are durable, and only readers are waited for: epochs and slots.
@@ -75,6 +82,7 @@ impl Places {
             runs: vec![Vec::new(); LENGTHS],
             lengths: [0; LENGTHS.div_ceil(WORD_BITS as usize)],
             entries: 0,
+            filling: None,
             leaving: VecDeque::new(),
             read: VecDeque::new(),
         };
@@ -112,14 +120,14 @@ impl Places {
         runs
     }
 
-    /// Takes so many slots, in as few runs as can be. False, and nothing is taken, if fewer are free.
+    /// Takes so many slots, in one run if there is one that is long enough. False, and nothing is taken, if fewer are free.
     pub fn take(&mut self, wanted: u32, mut taken: impl FnMut(Run)) -> bool {
         if wanted > self.free {
             return false;
         }
         let mut left = wanted;
         while left > 0 {
-            let run = self.best_for(left);
+            let run = self.next_for(left);
             let count = run.count.min(left);
             self.mark(Run { count, ..run }, false);
             if run.count > count {
@@ -187,11 +195,32 @@ impl Places {
         self.enter(run);
     }
 
-    /// A run that is long enough, the shortest of those; else the longest there is. It is no entry any more.
+    /// Where so many slots are to be taken from, as far as it has them. What is free before the run, and beside it, has an entry.
+    fn next_for(&mut self, wanted: u32) -> Run {
+        if let Some(first) = self.filling.take().filter(|first| self.is_free(*first)) {
+            let run = self.run_around(first);
+            let count = run.first + run.count - first;
+            if count >= wanted {
+                if run.first < first {
+                    // What was before it has become free.
+                    self.enter(Run { first: run.first, count: first - run.first });
+                }
+                self.filling = (count > wanted).then_some(first + wanted);
+                return Run { first, count };
+            }
+        }
+        let run = self.best_for(wanted);
+        self.filling = (run.count >= LONG_SLOTS && run.count > wanted).then_some(run.first + wanted);
+        run
+    }
+
+    /// A long run, as long as there are some; else one that is long enough, the shortest of those; else the longest there is. It is no entry
+    /// any more.
     fn best_for(&mut self, wanted: u32) -> Run {
         let wanted = wanted.min(SHELF_SLOTS) as usize;
         loop {
-            let length = self.length_from(wanted).or_else(|| self.length_up_to(wanted)).expect("something is free");
+            let long = self.length_from(wanted.max(LONG_SLOTS as usize));
+            let length = long.or_else(|| self.length_from(wanted)).or_else(|| self.length_up_to(wanted)).expect("something is free");
             let first = self.runs[length].pop().expect("its bit is set");
             self.entries -= 1;
             if self.runs[length].is_empty() {
@@ -377,6 +406,22 @@ mod tests {
         let mut places = Places::new(SHELF_SLOTS * 2, |_| false);
         let runs = taken(&mut places, SHELF_SLOTS + 10);
         assert_eq!(runs, [Run { first: 0, count: SHELF_SLOTS }, Run { first: SHELF_SLOTS, count: 10 }]);
+    }
+
+    #[test]
+    fn a_long_run_is_filled_before_short_ones_are_used() {
+        // Free: single slots, one of two, and forty side by side.
+        let mut places = Places::new(128, |slot| slot.is_multiple_of(2) && !(50..90).contains(&slot));
+        assert_eq!(taken(&mut places, 1), [Run { first: 49, count: 1 }]);
+        assert_eq!(taken(&mut places, 4), [Run { first: 50, count: 4 }]);
+        // Another part of it is taken, and what was before it becomes free.
+        free_again(&mut places, [50]);
+        assert_eq!(taken(&mut places, 30), [Run { first: 54, count: 30 }]);
+        assert_eq!(taken(&mut places, 1), [Run { first: 84, count: 1 }]);
+        assert_eq!(taken(&mut places, 7).iter().map(|run| run.count).sum::<u32>(), 7, "what is left of it is too short");
+        places.check();
+        assert_eq!(taken(&mut places, 1).len(), 1, "and short ones are used");
+        places.check();
     }
 
     /// Against a set of slots: what is taken was free, nothing is lost, and no more pieces than needed.

@@ -284,6 +284,7 @@ impl RamQueue {
         (entry.newer, entry.older) = (NONE, older);
     }
 
+    #[inline]
     fn unlink(&mut self, index: u32) {
         let RamEntry { newer, older, copy, .. } = self.slots[index as usize];
         self.small_only -= u64::from(self.slots[index as usize].is_small_only());

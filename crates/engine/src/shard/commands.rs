@@ -65,6 +65,11 @@ impl Commands {
         self.jobs.iter().any(|job| matches!(job, Job::DropClean { volume, .. } if *volume == index))
     }
 
+    /// Whether something that was asked is not done yet.
+    pub fn are_under_way(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
     /// Whether a sweep through the index should go on although nothing happens.
     pub fn are_sweeping(&self, index: &Index) -> bool {
         self.jobs.iter().any(|job| match job {

@@ -120,7 +120,7 @@ pub const PAGES_MIN: usize = 6 * 256 + 64;
 /// to forget: at 600 it appends at most about six tenths of what it takes back.
 pub const DIRTY_MAX_PERMILLE: u32 = 600;
 
-/// Reads that are served at once skip the check for due work for this long.
+/// What clients' requests make no more urgent is looked at once in this time while they come.
 const TURN_EVERY_NS: u64 = 100_000;
 
 /// With this many requests of one shard at the backing device, clients queue there. Then, and where blocks are packed and a shard has
@@ -304,6 +304,7 @@ impl Shard {
             if self.lock(id) {
                 self.ready.push_back(id);
             }
+            return self.turn_if_due();
         }
         self.turn();
     }
@@ -373,7 +374,10 @@ impl Shard {
         let (context, target) = self.out.completed(id, result.is_ok().then_some(pages.len()));
         match context {
             Context::Store(io) => self.store_completed(target, io, result),
-            Context::QuickRead(read) => self.quick_read_done(read, result, pages),
+            Context::QuickRead(read) => {
+                self.quick_read_done(read, result, pages);
+                return self.turn_if_due();
+            }
             Context::ReadSsd(part) => self.ssd_read(part, result, pages),
             Context::ReadBacking(part) => self.backing_read(part, result, pages),
             Context::MergeSsd { op, edge, found } => self.merge_ssd_read(op, edge, found, result, pages),
@@ -441,7 +445,26 @@ impl Shard {
         self.now_ns = now_ns;
     }
 
-    /// Ends each feeding call: everything that can proceed does.
+    /// Ends a feeding call after which nothing is possible that was not before, but for requests that are ready: the rest of a turn is for what
+    /// time brings, and for whoever waits.
+    fn turn_if_due(&mut self) {
+        while let Some(id) = self.ready.pop_front() {
+            self.advance(id);
+        }
+        let waits = !self.throttle.is_empty()
+            || !self.starved.is_empty()
+            || !self.fetched_without_io.is_empty()
+            || self.destager.is_wanted()
+            || self.commands.are_under_way()
+            || self.short_of_pages
+            || self.quiescing
+            || self.loss.is_ssd_failed();
+        if waits || self.now_ns >= self.turned_ns + TURN_EVERY_NS {
+            self.turn();
+        }
+    }
+
+    /// Ends the other feeding calls: everything that can proceed does.
     fn turn(&mut self) {
         self.short_of_pages = false;
         self.begin_slice();

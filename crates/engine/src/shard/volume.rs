@@ -221,6 +221,8 @@ pub struct Backing {
     pub client_last_ns: u64,
     /// Client I/Os on it that have ended.
     pub client_ended: u64,
+    /// When a client last wrote something into the store that belongs on it.
+    pub client_stored_ns: u64,
     /// Smoothed duration of client reads on it, in nanoseconds.
     pub read_latency_ns: u64,
     /// How long slow client reads on it take lately, in nanoseconds: the slowest, forgotten over some dozens of reads.

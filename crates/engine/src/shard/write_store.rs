@@ -94,6 +94,7 @@ impl Shard {
         let (of_volume, of_all) = (self.dirty_and_limit(volume), (self.dirty_pages(), self.dirty_pages_max()));
         let blocks = self.becomes_dirty(id);
         self.throttle.took(self.now_ns, volume, blocks, of_volume, of_all);
+        self.volumes.of(Key::new(volume, 0)).backing.client_stored_ns = self.now_ns;
         self.gather_edges(id);
     }
 

@@ -112,6 +112,40 @@ fn nothing_goes_home_for_idleness_alone_while_the_host_is_busy() {
     assert_eq!(dirty_blocks(&rig), 0, "it has time again");
 }
 
+/// While clients write, an idle backing device alone is no reason either: what they write again would go home again. Much of it goes all the same.
+#[test]
+fn what_is_written_again_and_again_goes_home_for_its_age_only() {
+    let mut rig = Rig::new(Content::Off);
+    let homes = |rig: &Rig| rig.shard.volume_stats(VolumeIndex(0)).expect("a volume").backing_writes;
+    let write = |rig: &mut Rig| rig.write(0, &(0..AT_ONCE).map(noise).collect::<Vec<_>>());
+    let a_while = |rig: &mut Rig| {
+        for _ in 0..100 {
+            write(rig);
+            rig.pass(SECOND_NS / 10);
+        }
+    };
+    a_while(&mut rig);
+    assert_eq!(homes(&rig), 0, "ten seconds");
+    for _ in 0..9 {
+        a_while(&mut rig);
+    }
+    let by_age = homes(&rig);
+    assert!((1..=8).contains(&by_age), "{by_age} writes in a hundred seconds");
+    rig.pass(SECOND_NS);
+    assert_eq!(rig.shard.stats().dirty_blocks, 0, "they pause");
+
+    // Everywhere, until half of what may be dirty is.
+    let (homes_before, most) = (homes(&rig), rig.shard.dirty_pages_max());
+    let mut block = AT_ONCE;
+    while homes(&rig) == homes_before {
+        assert!(block < most, "nothing goes home");
+        rig.write(block, &(0..AT_ONCE).map(noise).collect::<Vec<_>>());
+        rig.pass(SECOND_NS / 1000);
+        block += AT_ONCE;
+    }
+    assert!(block > most * 2 / 5, "it goes home with {block} of {most} blocks");
+}
+
 /// What destage has written is dirty, and so safe in the log, until destage's own flush: a commit does not wait for that. For a client's write past the
 /// log it does.
 #[test]

@@ -14,7 +14,8 @@ struct Undo {
     sector: u32,
     /// Number of the write it belongs to.
     write: u32,
-    before: [u8; SECTOR],
+    /// What it held; `None`: zeroes. Most of a device is zero, and much is written over with zeroes again.
+    before: Option<Box<[u8; SECTOR]>>,
 }
 
 /// What of the unflushed writes survives a power cut.
@@ -134,7 +135,8 @@ impl Media {
         let at = offset as usize;
         let place = &mut self.image[at..at + SECTOR];
         if self.volatile {
-            let before = (&*place).try_into().expect("one sector");
+            let was: &[u8; SECTOR] = (&*place).try_into().expect("one sector");
+            let before = (*was != [0; SECTOR]).then(|| Box::new(*was));
             self.undo.push_back(Undo { sector: (offset / SECTOR as u64) as u32, write: self.write, before });
         }
         place.copy_from_slice(bytes);
@@ -233,7 +235,7 @@ impl Media {
                 settled.insert(entry.sector);
             } else {
                 let at = entry.sector as usize * SECTOR;
-                self.image[at..at + SECTOR].copy_from_slice(&entry.before);
+                self.image[at..at + SECTOR].copy_from_slice(entry.before.as_deref().unwrap_or(&[0; SECTOR]));
             }
         }
         self.undo_start += count as u64;

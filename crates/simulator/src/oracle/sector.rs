@@ -77,16 +77,17 @@ impl Sector {
         if self.versions.len() < 2 {
             return;
         }
+        let settles = |version: &Version| version.durable(context) && version.end(context) < context.oldest_read;
+        let Some(last) = self.versions.iter().filter(|version| settles(version)).map(|version| version.start(context)).max() else {
+            return;
+        };
+        // Nothing goes for one that begins earlier: most are kept without a look at all the others.
         let mut index = 0;
         while index < self.versions.len() {
             let version = &self.versions[index];
-            let gone = self.versions.iter().any(|other| {
-                other.write != version.write
-                    && other.durable(context)
-                    && other.end(context) < context.oldest_read
-                    && version.before(other, context)
-            });
-            if gone {
+            let may_go = version.end(context) < last;
+            let goes = |other: &Version| other.write != version.write && settles(other) && version.before(other, context);
+            if may_go && self.versions.iter().any(goes) {
                 self.versions.remove(index);
             } else {
                 index += 1;

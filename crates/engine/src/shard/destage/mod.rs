@@ -45,6 +45,8 @@ const UNFLUSHED_BLOCKS_MAX: usize = 4096;
 /// A backing device without client I/O for this long counts as idle. What has been dirty for less waits for more, or for being
 /// overwritten: else a device with nothing to do would get, and flush, each block by itself.
 const IDLE_AFTER_NS: u64 = 200_000_000;
+/// From one in so many of what may be dirty on, an idle backing device is used although clients write.
+const MUCH_ONE_IN: u64 = 2;
 /// After a destage write failed, the volume's destage rests this long.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;
 /// Blocks that are older than the write-cache depth by one in this many of it are overdue.
@@ -110,9 +112,7 @@ impl Shard {
             let (oldest_ns, _) = self.dirty.oldest(index)?;
             let sweep = self.destager.sweeps.get(&index.0);
             let aged = oldest_ns.saturating_add(volume.options.write_cache_depth_ns);
-            let idle_since_ns = volume.backing.client_last_ns.max(oldest_ns);
-            let idle =
-                if volume.backing.client_in_flight == 0 && !self.destager.host_is_busy { idle_since_ns + IDLE_AFTER_NS } else { u64::MAX };
+            let idle = self.idle_from_ns(index, oldest_ns);
             let begun = sweep.is_some_and(|sweep| !sweep.aged.is_empty());
             let wanted = if begun { 0 } else { aged.min(idle) };
             let allowed = sweep.map_or(0, |sweep| sweep.retry_at_ns.max(sweep.pace.next_ns()).max(sweep.nothing_until_ns));
@@ -120,6 +120,19 @@ impl Shard {
             (!volume.backing.failed && volume.state.may_destage()).then_some(wanted.max(allowed).max(self.now_ns + 1_000_000))
         };
         self.volumes.attached().iter().filter_map(of_volume).min().filter(|time| *time != u64::MAX)
+    }
+
+    /// From when on an idle backing device is a reason to bring everything home; `u64::MAX` if it is none. While clients write, only where
+    /// there is much: what they write again soon would go home again.
+    fn idle_from_ns(&self, index: VolumeIndex, oldest_ns: u64) -> u64 {
+        let Some(backing) = self.volumes.get(index).map(|volume| &volume.backing) else { return u64::MAX };
+        if backing.client_in_flight > 0 || self.destager.host_is_busy {
+            return u64::MAX;
+        }
+        let (of_volume, volume_max) = self.dirty_and_limit(index);
+        let is_much = of_volume.saturating_mul(MUCH_ONE_IN) > volume_max || self.dirty_pages() * MUCH_ONE_IN > self.dirty_pages_max();
+        let written_ns = if is_much { 0 } else { backing.client_stored_ns };
+        backing.client_last_ns.max(oldest_ns).max(written_ns) + IDLE_AFTER_NS
     }
 
     /// Picks and starts runs as far as pace and memory allow.
@@ -171,8 +184,7 @@ impl Shard {
         let limit = (options.dirty_limit_bytes / BLOCK_BYTES / shards).max(1);
         let dirty = self.dirty.blocks_of(index);
         let oldest_ns = self.dirty.oldest(index).map_or(now_ns, |(oldest_ns, _)| oldest_ns);
-        let idle =
-            !self.destager.host_is_busy && backing.client_in_flight == 0 && backing.client_last_ns.max(oldest_ns) + IDLE_AFTER_NS <= now_ns;
+        let idle = self.idle_from_ns(index, oldest_ns) <= now_ns;
         let clients = backing.clients(options.latency_goal_ns);
         // What would be lost with the SSD goes home as fast as the device takes it.
         let rate = options.destage_rate_bytes.filter(|_| !self.loss.is_ssd_failed()).map(|rate_bytes| part_of_rate(rate_bytes, shards));

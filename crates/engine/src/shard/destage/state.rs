@@ -120,6 +120,11 @@ impl Destager {
         self.demanded.insert(key);
     }
 
+    /// Whether requests wait for blocks to come home.
+    pub fn is_wanted(&self) -> bool {
+        !self.demanded.is_empty()
+    }
+
     /// Brings everything of the volume home, or stops doing so.
     pub fn bring_all(&mut self, index: VolumeIndex, all: bool) {
         self.sweeps.entry(index.0).or_default().all = all;
