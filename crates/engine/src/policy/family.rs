@@ -366,11 +366,14 @@ mod tests {
         for key in 100..110 {
             family.arrives(key, access);
         }
-        assert_eq!(family.age_on_ssd(first), 0, "its part stands for the new epoch");
+        assert_eq!((family.age_on_ssd(first), family.merged()), (6, Some((1, 2))), "a block of it is left: the next epoch cannot begin");
+        family.see_ssd([500, 0, 59, 0, 0, 0, 0, 0]);
+        family.arrives(110, access);
+        assert_eq!((family.age_on_ssd(first), family.merged()), (0, None), "its part stands for the new epoch");
         family.see_ssd([500, 1, 59, 0, 0, 0, 0, 0]);
         assert_eq!((family.judged_next(0), family.merged()), (2, None));
         family.see_ssd([500, 1, 59, 0, 0, 0, 0, 0]);
-        for key in 110..140 {
+        for key in 111..140 {
             family.arrives(key, access);
         }
         assert_eq!((family.age_on_ssd(first), family.merged()), (0, Some((2, 3))), "the epoch of part 2 cannot begin");
