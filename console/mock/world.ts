@@ -132,7 +132,7 @@ export class World {
 
   poolStats(name: string): PoolStats {
     const now = this.sample(Math.floor(Date.now() / 1000)).pools[name]!;
-    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes) };
+    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes), slots: null };
   }
 
   history(name: string, series: string[], from: number, to: number, points: number): HistoryView | null {
@@ -159,7 +159,7 @@ export function view(job: Job): JobView {
 }
 
 export function pool(name: string, ssd: string, size_bytes: number): PoolView {
-  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", layout: "log", size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
+  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", layout: "log", size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, slot_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
 }
 
 function content(of: PoolView, cached_bytes: number): ContentStats {

@@ -125,6 +125,27 @@ export interface ContentStats {
   steps: Record<string, ContentStep[]>;
 }
 
+/** One of the policies that decide what stays. */
+export interface PolicyStats {
+  policy: string;
+  shards: number;
+  miss_part: number | null;
+}
+
+/** How the SSD is used where blocks lie in slots. */
+export interface SlotStats {
+  size_bytes: number;
+  live_bytes: number;
+  live_part: number;
+  free_bytes: number;
+  free_runs: number;
+  ring_bytes: number;
+  ring_used_bytes: number;
+  policies: PolicyStats[];
+  policy_changes: number;
+  accesses_since_change: number;
+}
+
 export interface PoolView {
   name: string;
   uuid: string;
@@ -143,6 +164,7 @@ export interface PoolView {
   index_bytes: number;
   content: Content;
   content_stats: ContentStats | null;
+  slot_stats: SlotStats | null;
   volumes: string[];
   /** Names of the disks beside its cache. */
   disks?: string[];
@@ -363,6 +385,7 @@ export interface PoolStats {
   checksum_errors: number;
   ssd_read_errors?: number;
   content: ContentStats | null;
+  slots: SlotStats | null;
 }
 
 export interface StatsView {

@@ -1,7 +1,7 @@
 //! Every request of the management API is one [`Action`]. Pools, volumes and the daemon itself, as requests set and answers show them.
 
 use crate::options::{Options, OptionsPatch};
-use crate::stats::{ContentStats, PoolStats, VolumeStats};
+use crate::stats::{ContentStats, PoolStats, SlotStats, VolumeStats};
 use crate::words::{self, Export, OnRestart};
 use crate::{DeviceExamine, DiskCreate, DiskSet, HistoryQuery, InsightAction, JobView, PoolImport, ShareAdd, ShareView, VolumeWarm};
 use serde::{Deserialize, Serialize};
@@ -496,6 +496,9 @@ pub struct PoolView {
     /// Savings by content; null where the level is off and no block is stored that way.
     #[serde(default)]
     pub content_stats: Option<ContentStats>,
+    /// How the SSD is used; null where blocks lie in a log.
+    #[serde(default)]
+    pub slot_stats: Option<SlotStats>,
     /// Its volumes' names.
     pub volumes: Vec<String>,
     /// Names of the disks beside its cache.

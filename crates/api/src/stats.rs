@@ -124,6 +124,45 @@ pub struct PoolStats {
     /// Savings by content; null where the level is off and no block is stored that way.
     #[serde(default)]
     pub content: Option<ContentStats>,
+    /// How the SSD is used; null where blocks lie in a log.
+    #[serde(default)]
+    pub slots: Option<SlotStats>,
+}
+
+/// How the SSD is used where blocks lie in slots, now.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SlotStats {
+    /// Bytes for blocks.
+    pub size_bytes: u64,
+    /// Bytes that hold a cached block. The rest of `size_bytes` is free, or becomes free with the next flush.
+    pub live_bytes: u64,
+    /// `live_bytes / size_bytes`.
+    pub live_part: f64,
+    /// Bytes that can be written now.
+    pub free_bytes: u64,
+    /// Pieces that the free bytes lie in: as long as they are on the average, so much is one write.
+    pub free_runs: u64,
+    /// Bytes of the ring of statements about the blocks, and those of them that a start reads after a crash.
+    pub ring_bytes: u64,
+    /// See `ring_bytes`.
+    pub ring_used_bytes: u64,
+    /// The policies among which each shard chooses, and how they do.
+    pub policies: Vec<PolicyStats>,
+    /// How often a shard has chosen another one since the daemon's start.
+    pub policy_changes: u64,
+    /// Blocks that clients have used since a shard last chose another one.
+    pub accesses_since_change: u64,
+}
+
+/// One of the policies that decide what stays.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PolicyStats {
+    /// A letter.
+    pub policy: String,
+    /// Shards that follow it.
+    pub shards: u64,
+    /// The part of lately sampled accesses that it would have missed, 0 to 1: the mean over the shards. Null before the first.
+    pub miss_part: Option<f64>,
 }
 
 /// Savings by content.

@@ -198,6 +198,36 @@ impl ContentStats {
     }
 }
 
+/// Gauges of a store in which blocks lie in slots, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SlotGauges {
+    /// Pages for blocks.
+    pub slots: u64,
+    /// Those that can be written now.
+    pub free: u64,
+    /// Those that nothing current is in, and that become free with the next flush or when their readers have ended.
+    pub leaving: u64,
+    /// Runs that the free ones make: as long as they are on the average, so much is written at once.
+    pub free_runs: u64,
+    /// Pages of the ring of statements.
+    pub ring_pages: u64,
+    /// Those that a start would read.
+    pub ring_used_pages: u64,
+}
+
+impl SlotGauges {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &SlotGauges) {
+        let SlotGauges { slots, free, leaving, free_runs, ring_pages, ring_used_pages } = other;
+        self.slots += slots;
+        self.free += free;
+        self.leaving += leaving;
+        self.free_runs += free_runs;
+        self.ring_pages += ring_pages;
+        self.ring_used_pages += ring_used_pages;
+    }
+}
+
 /// Counters and gauges of a shard as a whole.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ShardStats {
@@ -225,6 +255,8 @@ pub struct ShardStats {
     pub requests: u64,
     /// Which member of the policies' family is followed, and how the others do. `None` where blocks lie in a log.
     pub retention: Option<Choice>,
+    /// Where blocks lie in slots.
+    pub in_slots: Option<SlotGauges>,
 }
 
 impl ShardStats {
@@ -243,7 +275,11 @@ impl ShardStats {
             free_regions,
             requests,
             retention: _,
+            in_slots,
         } = other;
+        if let Some(other) = in_slots {
+            self.in_slots.get_or_insert_default().add(other);
+        }
         self.ssd_written_bytes += ssd_written_bytes;
         self.cached_blocks += cached_blocks;
         self.dirty_blocks += dirty_blocks;

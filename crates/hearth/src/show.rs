@@ -3,6 +3,7 @@
 use crate::content_figures;
 use crate::table::{self, Align};
 use api::human;
+use api::stats::{PolicyStats, SlotStats};
 use api::{Health, PoolSet, PoolView, ShareView, VolumeView};
 use types::Mode;
 
@@ -135,9 +136,40 @@ pub fn pool(pool: &PoolView) -> String {
         ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),
         ("uuid", pool.uuid.to_string()),
     ];
+    pairs.extend(pool.slot_stats.iter().flat_map(slot_figures));
     pairs.extend(pool.content_stats.iter().flat_map(content_figures::pairs));
     pairs.extend(pool.recovery.iter().map(|line| ("last start", line.clone())));
     troubled(pairs, &pool.problem, &pool.remedy)
+}
+
+/// How the SSD is used where blocks lie in slots.
+fn slot_figures(stats: &SlotStats) -> Vec<(&'static str, String)> {
+    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+    let live = format!("{} of {} ({})", human::bytes(stats.live_bytes), human::bytes(stats.size_bytes), percent(stats.live_part));
+    let a_piece =
+        stats.free_bytes.checked_div(stats.free_runs).map_or(String::new(), |bytes| format!(" of {} on average", human::bytes(bytes)));
+    let free = format!("{} in {} pieces{a_piece}", human::bytes(stats.free_bytes), stats.free_runs);
+    let ring = format!("{} of {} would be read after a crash", human::bytes(stats.ring_used_bytes), human::bytes(stats.ring_bytes));
+    let followed = |policy: &PolicyStats| match policy.shards {
+        0 => None,
+        1 => Some(format!("{} in 1 shard", policy.policy)),
+        shards => Some(format!("{} in {shards} shards", policy.policy)),
+    };
+    let followed: Vec<String> = stats.policies.iter().filter_map(followed).collect();
+    let since = match stats.policy_changes {
+        0 => "never changed".into(),
+        changes => format!("changed {changes} times, last {} accesses ago", stats.accesses_since_change),
+    };
+    let missed = |policy: &PolicyStats| Some(format!("{} {}", policy.policy, percent(policy.miss_part?)));
+    let missed: Vec<String> = stats.policies.iter().filter_map(missed).collect();
+    let missed = if missed.is_empty() { "not known yet".into() } else { missed.join(", ") };
+    vec![
+        ("live", live),
+        ("free", free),
+        ("statements", ring),
+        ("policy", format!("{}; {since}", followed.join(", "))),
+        ("policies would miss", missed),
+    ]
 }
 
 /// All volumes, one line each.

@@ -1,6 +1,7 @@
 //! Counters, gathered from the runtime (what clients saw) and the engine (what the cache did).
 
 use super::content::Gathered;
+use super::slots;
 use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
 use api::error::ControlError;
@@ -60,6 +61,7 @@ struct PoolLook {
     /// Places of volumes with dirty blocks that cannot be read.
     unreadable: BTreeSet<u16>,
     content: Gathered,
+    slots: slots::Gathered,
 }
 
 impl Machine {
@@ -128,6 +130,7 @@ impl Machine {
             let mut look = locked(&adding);
             look.content.look(shard);
             look.shards.add(&shard.stats());
+            look.slots.look(shard);
             let places: Vec<VolumeIndex> = shard.attached().map(|(place, _, _)| place).collect();
             for place in places {
                 if let Some(stats) = shard.volume_stats(place) {
@@ -172,6 +175,7 @@ impl Machine {
             checksum_errors: sum(|s| s.checksum_errors),
             ssd_read_errors: sum(|s| s.ssd_read_errors),
             content: look.content.figures(|place| names.get(&(name.to_string(), place)).cloned()),
+            slots: look.slots.figures(),
         }
     }
 }

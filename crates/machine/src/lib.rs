@@ -26,6 +26,7 @@ mod own_volumes;
 mod pools;
 mod probe;
 mod shares;
+mod slots;
 pub mod ssd_copy;
 mod swap;
 mod taps;

@@ -53,6 +53,8 @@ pub struct Places {
     /// One bit a slot, set where it is free.
     map: Vec<u64>,
     free: u32,
+    /// Runs that free slots make, each within its shelf.
+    free_runs: u64,
     /// First slots of runs, by the run's length.
     runs: Vec<Vec<u32>>,
     /// One bit a length, set where there is an entry.
@@ -79,6 +81,7 @@ impl Places {
             slots,
             map,
             free,
+            free_runs: 0,
             runs: vec![Vec::new(); LENGTHS],
             lengths: [0; LENGTHS.div_ceil(WORD_BITS as usize)],
             entries: 0,
@@ -87,6 +90,7 @@ impl Places {
             read: VecDeque::new(),
         };
         places.find_runs();
+        places.free_runs = places.entries as u64;
         places
     }
 
@@ -110,14 +114,9 @@ impl Places {
         self.map[(slot / WORD_BITS) as usize] >> (slot % WORD_BITS) & 1 != 0
     }
 
-    /// Runs of free slots, longest possible ones. Looks at all slots.
+    /// Runs of free slots, longest possible ones.
     pub fn free_runs(&self) -> u64 {
-        let mut runs = 0;
-        let mut slot = 0;
-        while let Some(run) = self.next_run(slot) {
-            (runs, slot) = (runs + 1, run.first + run.count);
-        }
-        runs
+        self.free_runs
     }
 
     /// Takes so many slots, in one run if there is one that is long enough. False, and nothing is taken, if fewer are free.
@@ -263,6 +262,10 @@ impl Places {
     fn mark(&mut self, run: Run, free: bool) {
         let mut slot = run.first;
         let end = run.first + run.count;
+        let is_joined_before = !slot.is_multiple_of(SHELF_SLOTS) && self.is_free(slot - 1);
+        let is_joined_behind = !end.is_multiple_of(SHELF_SLOTS) && end < self.slots && self.is_free(end);
+        let neighbours = u64::from(is_joined_before) + u64::from(is_joined_behind);
+        self.free_runs = if free { self.free_runs + 1 - neighbours } else { self.free_runs + neighbours - 1 };
         while slot < end {
             let bit = slot % WORD_BITS;
             let count = (end - slot).min(WORD_BITS - bit);

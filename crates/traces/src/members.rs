@@ -75,13 +75,19 @@ mod tests {
 
     #[test]
     fn the_chooser_is_about_as_good_as_the_best_of_a_load_that_does_not_change() {
-        // A loop a little larger than the cache, which recency loses.
-        let accesses = (0..400_000).map(|nth| BlockAccess { block: nth % 5000, write: false }).collect();
-        let stream = Stream { accesses, addresses: (0..5000).collect() };
+        // Skewed uses of 20,000 blocks, and a scan that no block of is used again: recency keeps what the scan brings.
+        let mut state = 1_u64;
+        let mut skewed = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let part = (state >> 40) as f64 / f64::from(1 << 24);
+            (part * part * part * 20_000.0) as u32
+        };
+        let next = |nth: u32| BlockAccess { block: if nth % 2 == 0 { skewed() } else { 20_000 + nth / 2 }, write: false };
+        let stream = Stream { accesses: (0..400_000).map(next).collect(), addresses: (0..220_000).collect() };
         let members = Members::new(&stream, 4000);
         let ratios = members.alone.map(|outcome| outcome.miss_ratio());
         let best = ratios.iter().copied().fold(1.0, f64::min);
-        assert!(best < 0.9 && ratios[2] == 1.0, "{ratios:?}");
-        assert!(members.chosen.miss_ratio() < best + 0.05, "{} of {ratios:?}", members.chosen.miss_ratio());
+        assert!(ratios[2] > best + 0.02, "{ratios:?}");
+        assert!(members.chosen.miss_ratio() < best + 0.005, "{} of {ratios:?}", members.chosen.miss_ratio());
     }
 }

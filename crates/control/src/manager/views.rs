@@ -65,6 +65,7 @@ impl Manager {
             index_bytes: stats.index_bytes,
             content: record.content,
             content_stats: stats.content,
+            slot_stats: stats.slots,
             volumes,
             disks,
             disks_bytes: record.disk_room.map_or(0, |room| room.bytes()),

@@ -598,6 +598,7 @@ impl Shard {
             index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
             policy_bytes: self.policy.memory_bytes(),
             retention: self.policy.choice(),
+            in_slots: gauges.slots,
             newest_region: gauges.newest_region,
             oldest_region: gauges.oldest_region,
             free_regions: gauges.free_regions,

@@ -33,6 +33,7 @@ pub use ssds::Ssds;
 
 use crate::index::{Index, Slot};
 use crate::outbox::Outbox;
+use crate::stats::SlotGauges;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -209,6 +210,8 @@ pub struct Gauges {
     pub free_regions: u64,
     /// Bytes written to the SSD since the start.
     pub written_bytes: u64,
+    /// Where blocks lie in slots.
+    pub slots: Option<SlotGauges>,
 }
 
 /// A region was begun.

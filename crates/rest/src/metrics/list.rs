@@ -2,7 +2,7 @@
 
 use super::scrape::Scrape;
 pub use super::table::METRICS;
-use api::stats::{ContentStats, ContentStep, PoolStats, VolumeStats};
+use api::stats::{ContentStats, ContentStep, PolicyStats, PoolStats, VolumeStats};
 use datapath::figures::OUTCOMES;
 use runtime::Histogram;
 
@@ -103,6 +103,8 @@ pub(super) enum Read {
     DiskLatency,
     /// Each pool's counters.
     Pool(fn(&PoolStats) -> Option<Value>),
+    /// The same by policy, where blocks lie in slots.
+    Policy(fn(&PolicyStats) -> Option<Value>),
     /// What each pool makes of what blocks contain.
     Content(fn(&ContentStats) -> Option<Value>),
     /// The same in blocks, by kind.
@@ -162,6 +164,10 @@ impl Metric {
                 series.collect()
             }
             Read::Pool(read) => of_pools(&|stats| read(stats).map(|value| (Vec::new(), value)).into_iter().collect(), "pool"),
+            Read::Policy(read) => {
+                let of_policy = |policy: &PolicyStats| Some((vec![("policy", policy.policy.clone())], read(policy)?));
+                of_pools(&|stats| stats.slots.iter().flat_map(|slots| &slots.policies).filter_map(of_policy).collect(), "pool")
+            }
             Read::Content(read) => of_contents(&|stats| read(stats).map(|value| (Vec::new(), value)).into_iter().collect()),
             Read::ContentBlocks(read) => of_contents(&|stats| {
                 read(stats).into_iter().map(|(kind, count)| (vec![("kind", kind.to_string())], Value::Count(count))).collect()

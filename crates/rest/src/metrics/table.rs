@@ -197,6 +197,45 @@ pub const METRICS: &[Metric] = &[
         pool("hearth_pool_checksum_errors", "1", |s| count(s.checksum_errors), "Cached blocks that did not match their checksum."),
     ),
     moved(Moves::Fault, pool("hearth_pool_ssd_read_errors", "1", |s| count(s.ssd_read_errors), "Reads of the SSD that failed.")),
+    gauge(pool(
+        "hearth_pool_slots_live_ratio",
+        "1",
+        |s| s.slots.as_ref().map(|slots| Value::Part(slots.live_part)),
+        "Part of the SSD's room for blocks that holds a cached block; only with the layout slots.",
+    )),
+    gauge(pool(
+        "hearth_pool_slots_free_bytes",
+        "bytes",
+        |s| count(s.slots.as_ref()?.free_bytes),
+        "Bytes of the SSD that can be written now; only with the layout slots.",
+    )),
+    gauge(pool(
+        "hearth_pool_slots_free_runs",
+        "1",
+        |s| count(s.slots.as_ref()?.free_runs),
+        "Pieces in which they lie; only with the layout slots.",
+    )),
+    gauge(pool(
+        "hearth_pool_slots_ring_used_bytes",
+        "bytes",
+        |s| count(s.slots.as_ref()?.ring_used_bytes),
+        "Bytes of statements that a start reads after a crash; only with the layout slots.",
+    )),
+    gauge(Metric {
+        labels: &["pool", "policy"],
+        read: Read::Policy(|policy| policy.miss_part.map(Value::Part)),
+        ..pool(
+            "hearth_pool_policy_miss_ratio",
+            "1",
+            |_| None,
+            "Part of lately sampled accesses that each policy would have missed; only with the layout slots.",
+        )
+    }),
+    gauge(Metric {
+        labels: &["pool", "policy"],
+        read: Read::Policy(|policy| count(policy.shards)),
+        ..pool("hearth_pool_policy_shards", "1", |_| None, "Shards that follow each policy; only with the layout slots.")
+    }),
     gauge(Metric {
         labels: &["pool", "kind"],
         read: Read::ContentBlocks(|c| {

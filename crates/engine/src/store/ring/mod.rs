@@ -417,6 +417,7 @@ impl Store for Ring {
             oldest_region: self.space.tail_seq(),
             free_regions: self.space.free_segments(),
             written_bytes: self.written_pages * BLOCK_BYTES,
+            slots: None,
         }
     }
 }

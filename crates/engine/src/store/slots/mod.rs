@@ -29,6 +29,7 @@ use super::{
 use crate::index::{Index, Slot};
 use crate::mutants;
 use crate::outbox::Outbox;
+use crate::stats::SlotGauges;
 use ::slots::{Places, Rounds};
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -415,6 +416,14 @@ impl Store for Slots {
             oldest_region: self.rounds.tail(),
             free_regions: u64::from(self.places.free() / self.place.layout.pages_per_segment()),
             written_bytes: self.written_pages * BLOCK_BYTES,
+            slots: Some(SlotGauges {
+                slots: u64::from(self.places.slots() - self.place.layout.ring_pages),
+                free: u64::from(self.places.free()),
+                leaving: u64::from(self.places.leaving()),
+                free_runs: self.places.free_runs(),
+                ring_pages: self.ring_pages(),
+                ring_used_pages: (self.common.commits.last() + 1).saturating_sub(self.durable_tail).min(self.ring_pages()),
+            }),
         }
     }
 }
