@@ -96,8 +96,12 @@ fn noise(seed: u64) -> Vec<u8> {
 }
 
 fn volume(place: &Place, name: &str, options: &[&str]) -> Client {
+    volume_of("p", place, name, options)
+}
+
+fn volume_of(pool: &str, place: &Place, name: &str, options: &[&str]) -> Client {
     let disk = place.file(&format!("{name}.img"), 256 << 20);
-    let base = ["volume", "add", name, "--backing", &disk, "--pool", "p", "--export", "nbd"];
+    let base = ["volume", "add", name, "--backing", &disk, "--pool", pool, "--export", "nbd"];
     let uri = place.must(&[&base[..], options].concat());
     Client::connect(uri.trim())
 }
@@ -152,6 +156,9 @@ fn what_is_documented_is_there_and_moves_and_nothing_else_is() {
     let mut beside = Client::connect(shown["exports"]["nbd"].as_str().expect("it is offered"));
     let mut back = volume(&place, "back", &["--mode", "write-back", "--admission", "always", "--write-cache-depth", "1s"]);
     let mut through = volume(&place, "through", &[]);
+    let slots = place.path("slots.img");
+    place.must(&["pool", "create", "slots", "--ssd", &slots, "--size", "64MiB", "--ram", "4MiB", "--layout", "slots"]);
+    let mut in_slots = volume_of("slots", &place, "in-slots", &["--mode", "write-back", "--write-cache-depth", "1s"]);
     let before = scrape(&place);
     let documented = documented();
     let by_load: Vec<&Documented> = documented.iter().filter(|d| d.moved_by == "load").collect();
@@ -171,6 +178,7 @@ fn what_is_documented_is_there_and_moves_and_nothing_else_is() {
         // What is dirty is seen while the load goes on only: an idle disk is destaged to at once.
         load(&mut back, &mut through, round, &mut || drop(look(scrape_now(&place))));
         use_disk(&mut beside);
+        (0..4096).for_each(|n| in_slots.write((round * 37 + n * 7) % 30_000 * 4096, &noise(n)).expect("a write"));
         // What people change is an event.
         place.must(&["volume", "set", "through", "--max-io-size", if round % 2 == 0 { "32KiB" } else { "64KiB" }]);
         let (scraped, all) = look(scrape(&place));

@@ -232,6 +232,7 @@ pub const METRICS: &[Metric] = &[
         )
     }),
     gauge(Metric {
+        moves: Moves::Rarely,
         labels: &["pool", "policy"],
         read: Read::Policy(|policy| count(policy.shards)),
         ..pool("hearth_pool_policy_shards", "1", |_| None, "Shards that follow each policy; only with the layout slots.")
