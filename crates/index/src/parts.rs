@@ -122,8 +122,8 @@ mod tests {
         parts.merge(7, 4);
         let expected = |slot: u32| match slot {
             _ if slot % 3 == 1 => Some(2),
-            _ if slot % 6 == 0 => Some(5),
-            _ if slot % 3 == 0 => None,
+            _ if slot.is_multiple_of(6) => Some(5),
+            _ if slot.is_multiple_of(3) => None,
             _ => Some(if part_of(slot) == 7 { 4 } else { part_of(slot) }),
         };
         for slot in 0..1000 {

@@ -82,7 +82,7 @@ mod tests {
             let part = (state >> 40) as f64 / f64::from(1 << 24);
             (part * part * part * 20_000.0) as u32
         };
-        let next = |nth: u32| BlockAccess { block: if nth % 2 == 0 { skewed() } else { 20_000 + nth / 2 }, write: false };
+        let next = |nth: u32| BlockAccess { block: if nth.is_multiple_of(2) { skewed() } else { 20_000 + nth / 2 }, write: false };
         let stream = Stream { accesses: (0..400_000).map(next).collect(), addresses: (0..220_000).collect() };
         let members = Members::new(&stream, 4000);
         let ratios = members.alone.map(|outcome| outcome.miss_ratio());
