@@ -65,8 +65,9 @@ fn guest_under_kills() {
                 done += 1;
             }
         }
-        assert_eq!(done, kills(), "the guest ended before its time");
-        guest.join().expect("no panic")
+        let ended = guest.join().expect("no panic");
+        assert_eq!(done, kills(), "the guest ended before its time: {ended:#?}");
+        ended
     });
     assert!(ended.good() && ended.stdout.contains("the guest is well"), "{ended:#?}\n{}", place.log());
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
