@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
-use trials::command;
+use trials::command::{self, Ended};
 use trials::needs::{Need, met};
 use trials::place::Place;
 
@@ -32,6 +32,9 @@ e2fsck -fn /dev/vda
 echo the guest is well
 "#;
 
+/// See `migration`.
+const ATTEMPTS: u32 = 3;
+
 #[test]
 fn guest_under_kills() {
     let needs = [Need::Root, Need::Program("qemu-system-x86_64"), Need::Program("fio"), Need::Program("mkfs.ext4")];
@@ -43,17 +46,29 @@ fn guest_under_kills() {
         return;
     };
     let _turn = trials::turns::Turn::wait();
+    for attempt in 1.. {
+        let Err(ended) = under_kills(&lab.display().to_string()) else { return };
+        // The kernel of an emulated machine does not always live, whatever its disk: see `migration`. Wrong data would be told by fio and e2fsck.
+        let text = format!("{}{}", ended.stdout, ended.stderr);
+        let is_panic = text.contains("Kernel panic") || text.contains("Oops: ");
+        assert!(attempt < ATTEMPTS && is_panic, "the guest ended before its time: {ended:#?}");
+        eprintln!("guest_under_kills: the guest's kernel died before any kill, and is tried again");
+    }
+}
+
+/// One trial. What the guest said, if it ended before the first kill.
+fn under_kills(lab: &str) -> Result<(), Ended> {
     let mut place = Place::new("guests");
     place.start();
     place.pool(128, 16);
     let (volume, exports) = place.volume(256, "write-back", &["--export", "vhost-user", "--write-cache-depth", "1s"]);
     let seconds = 5 + 3 * kills();
     let disk = format!("vhost={},queues=2", exports.vhost_user);
-    let mut words = vec![lab.display().to_string()];
+    let mut words = vec![lab.to_string()];
     words.extend(["run", "--cpus", "2", "--disk", &disk, "--env"].map(String::from));
     words.extend([format!("SECONDS_LONG={seconds}"), "--".into(), "sh".into(), "-c".into(), LOAD.into()]);
     let limit = Duration::from_secs(300 + 2 * u64::from(seconds));
-    let ended = std::thread::scope(|scope| {
+    let (done, ended) = std::thread::scope(|scope| {
         let guest = scope.spawn(move || command::run(&mut command::words(&words), limit));
         let mut done = 0;
         // The guest needs a while to boot; kills begin when it writes.
@@ -65,12 +80,15 @@ fn guest_under_kills() {
                 done += 1;
             }
         }
-        let ended = guest.join().expect("no panic");
-        assert_eq!(done, kills(), "the guest ended before its time: {ended:#?}");
-        ended
+        (done, guest.join().expect("no panic"))
     });
+    if done == 0 {
+        return Err(ended);
+    }
+    assert_eq!(done, kills(), "the guest ended before its time: {ended:#?}");
     assert!(ended.good() && ended.stdout.contains("the guest is well"), "{ended:#?}\n{}", place.log());
     assert_eq!(place.counter(&volume, "checksum_errors"), 0);
     eprintln!("{} kills under a guest, no error", kills());
     place.stop();
+    Ok(())
 }
