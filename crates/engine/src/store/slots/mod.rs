@@ -195,6 +195,12 @@ impl Slots {
         taken
     }
 
+    /// Nothing is to be written or flushed, or ever will be.
+    fn has_written_all(&self) -> bool {
+        let written = self.building.is_none() && self.closed.is_empty() && self.writing.is_empty();
+        self.common.commits.is_failed() || written && self.flush.is_none()
+    }
+
     fn region_at(&self, at: u32) -> Region {
         let pages = self.place.layout.pages_per_segment();
         Region { id: RegionId(self.epoch), at, first_slot: at * pages, slots: pages }
@@ -402,8 +408,7 @@ impl Store for Slots {
     }
 
     fn is_idle(&self) -> bool {
-        let written = self.building.is_none() && self.closed.is_empty() && self.writing.is_empty();
-        self.common.commits.is_failed() || written && self.flush.is_none()
+        self.has_written_all() && !self.owes_last_word()
     }
 
     fn end(&self) -> LogEnd {

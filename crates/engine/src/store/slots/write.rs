@@ -235,8 +235,16 @@ impl Slots {
     /// When [`Slots::end_quietly`] should look again if nothing happens.
     pub(super) fn quiet_deadline(&self) -> Option<u64> {
         let quiet = &self.quiet;
-        let at_rest = self.is_idle() && !self.common.commits.is_failed() && !self.common.quiescing;
-        (quiet.said_by < quiet.last_group && at_rest).then_some(quiet.since_ns + QUIET_AFTER_NS)
+        let at_rest = self.has_written_all() && !self.common.commits.is_failed();
+        let at_ns = if self.common.quiescing { 0 } else { quiet.since_ns + QUIET_AFTER_NS };
+        (quiet.said_by < quiet.last_group && at_rest).then_some(at_ns)
+    }
+
+    /// Whether it has to be said yet, before a stop, that all is durable: else a start would take a last group that the SSD has damaged for one
+    /// that was never whole.
+    pub(super) fn owes_last_word(&self) -> bool {
+        let is_said = self.quiet.said_by >= self.common.commits.last();
+        self.common.quiescing && !self.common.commits.is_failed() && !is_said
     }
 
     /// Looks whether the store is quiet now; at the end of each turn.
