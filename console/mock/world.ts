@@ -1,6 +1,7 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
-import type { AdviceAsk, AnalysisView, Cause, ContentStats, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { AdviceAsk, AnalysisView, Cause, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
+import type { ContentStats } from "../src/api-space";
 import type { TokenView } from "../src/api-access";
 import type { ObjectSet, ObjectView } from "../src/api-objects";
 import { firstObjects } from "./objects";

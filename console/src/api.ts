@@ -2,6 +2,7 @@
 
 import type { ShareView } from "./api-access";
 import type { PreloadView } from "./api-objects";
+import type { ContentStats, SlotStats } from "./api-space";
 
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
 export type Admission = "always" | "second-touch";
@@ -94,56 +95,6 @@ export interface DeviceView {
 
 export interface DeviceExamine {
   path: string;
-}
-
-export interface ContentStep {
-  step: string;
-  open: boolean;
-  open_shards: number;
-  shards: number;
-  saved_part: number;
-  opens_from_part: number;
-}
-
-export interface ContentStats {
-  level: Content;
-  reference_blocks: number;
-  associated_blocks: number;
-  independent_blocks: number;
-  zero_blocks: number;
-  uncached_reference_blocks: number;
-  cached_bytes: number;
-  stored_bytes: number;
-  effective_capacity: number | null;
-  saved_bytes: number;
-  encoded_blocks: number;
-  encoding_cpu_us_per_block: number | null;
-  bases_in_memory_blocks: number;
-  index_bytes: number;
-  hint_bytes: number;
-  memory_bytes_per_block: number | null;
-  steps: Record<string, ContentStep[]>;
-}
-
-/** One of the policies that decide what stays. */
-export interface PolicyStats {
-  policy: string;
-  shards: number;
-  miss_part: number | null;
-}
-
-/** How the SSD is used where blocks lie in slots. */
-export interface SlotStats {
-  size_bytes: number;
-  live_bytes: number;
-  live_part: number;
-  free_bytes: number;
-  free_runs: number;
-  ring_bytes: number;
-  ring_used_bytes: number;
-  policies: PolicyStats[];
-  policy_changes: number;
-  accesses_since_change: number;
 }
 
 export interface PoolView {

@@ -1,7 +1,8 @@
 /** How much a pool makes of what blocks contain: shown, explained, changed. */
 
 import { useState } from "preact/hooks";
-import type { ContentStats, PoolView } from "../api";
+import type { PoolView } from "../api";
+import type { ContentStats } from "../api-space";
 import { percent } from "../format";
 import { refreshPools } from "../live/store";
 import { patch, part } from "../rest";

@@ -1,6 +1,7 @@
 /** Whose data is on the SSD, and of which kind. */
 
-import type { ContentStats, PoolSample, PoolStats, PoolView } from "../api";
+import type { PoolSample, PoolStats, PoolView } from "../api";
+import type { ContentStats } from "../api-space";
 import { bytes, count, digits, known, percent } from "../format";
 import { newest } from "../live/volumes";
 import { href } from "../route";

@@ -17,5 +17,5 @@ pub mod queues;
 
 pub use chooser::Chooser;
 pub use member::{MEMBERS, Member};
-pub use miniatures::Miniatures;
+pub use miniatures::{Miniatures, hash};
 pub use queues::Queues;

@@ -159,7 +159,8 @@ impl Miniatures {
 }
 
 /// Spreads a key over 64 bits, with the constants of the 64-bit finaliser of MurmurHash3 (public domain).
-fn hash(key: u64) -> u64 {
+#[inline]
+pub fn hash(key: u64) -> u64 {
     let mut h = key ^ (key >> 33);
     h = h.wrapping_mul(0xff51_afd7_ed55_8ccd);
     h ^= h >> 33;

@@ -304,7 +304,7 @@ impl Remembered {
 
     /// Bucket, and fingerprint: not 0, which stands for nothing.
     fn locate(&self, key: u64) -> (usize, Bucket) {
-        let hash = super::ghost::hash(key);
+        let hash = retention::hash(key);
         (((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize, (Bucket::from(hash) & KEY).max(1))
     }
 

@@ -86,21 +86,12 @@ impl Ghost {
     }
 
     fn locate(&self, key: u64) -> (usize, u16) {
-        let hash = hash(key);
+        // The high bits choose a bucket, the low ones are the fingerprint.
+        let hash = retention::hash(key);
         let index = ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize;
         let fingerprint = ((hash as u16) & (u16::MAX >> FREQUENCY_BITS)).max(1) << FREQUENCY_BITS;
         (index, fingerprint)
     }
-}
-
-/// Spreads a key over 64 bits; the high bits choose a bucket or a sample, the low ones are the fingerprint. The constants
-/// are those of the 64-bit finaliser of MurmurHash3 (public domain).
-pub(crate) fn hash(key: u64) -> u64 {
-    let mut h = key ^ (key >> 33);
-    h = h.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    h ^= h >> 33;
-    h = h.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    h ^ (h >> 33)
 }
 
 #[cfg(test)]
