@@ -18,7 +18,7 @@ interface Schema {
 
 /** Fields of the interfaces, read from the source itself. */
 function interfaces(): Map<string, Set<string>> {
-  const text = ["api.ts", "api-access.ts", "api-objects.ts"].map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
+  const text = ["api.ts", "api-access.ts", "api-objects.ts", "api-space.ts"].map((file) => readFileSync(join(ROOT, "src", file), "utf8")).join("\n");
   const found = new Map<string, Set<string>>();
   for (const [, name, body] of text.matchAll(/export interface (\w+) \{([^}]*)\}/g)) {
     found.set(name!, new Set([...body!.matchAll(/^ {2}(\w+)\??:/gm)].map((field) => field[1]!)));
