@@ -125,6 +125,10 @@ impl Manager {
             }
             match self.pool_start(&pool.name) {
                 Ok(summary) => self.events().note(Severity::Info, &pool.name, format!("its SSD is back: {summary}")),
+                // The start that missed the SSD, say, has not ended yet: it is still missed.
+                Err(error) if error.kind() == Kind::Busy => {
+                    lost.missed.insert(pool.name);
+                }
                 Err(error) => {
                     let message = format!("its SSD is back, but the pool does not start by itself: {}", error.reason());
                     self.events().note(Severity::Warning, &pool.name, message);
