@@ -1,6 +1,6 @@
 //! Many seeds: runs them on all cores, sums up, and on a failure says how to see it again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
@@ -102,14 +102,21 @@ impl Totals {
 
 thread_local! {
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+    /// A simulated system runs on this thread.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Panics of simulated systems are findings, not noise: their words and place are kept for the report.
+/// Panics of simulated systems are findings, not noise: their words and place are kept for the report. All others are told as ever.
 fn keep_panics_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
-            LAST_PANIC.with(|last| *last.borrow_mut() = info.to_string().replace('\n', " "));
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IS_CAUGHT.get() {
+                LAST_PANIC.with(|last| *last.borrow_mut() = info.to_string().replace('\n', " "));
+            } else {
+                told(info);
+            }
         }));
     });
 }
@@ -117,7 +124,10 @@ fn keep_panics_quiet() {
 /// Runs something; a panic of the system (a failed assertion) is a failure like any other.
 pub fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     keep_panics_quiet();
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    let before = IS_CAUGHT.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(before);
+    result.unwrap_or_else(|_| {
         let what = LAST_PANIC.with(|last| last.borrow().clone());
         Err(Failure { what, place: None, history: Vec::new() })
     })

@@ -4,8 +4,8 @@
 
 use engine::mutants::set;
 use simulator::daemon::Engine;
-use simulator::mutants::adjust;
 use simulator::mutants::memory::{Finder, remembered};
+use simulator::mutants::{adjust, finds};
 use simulator::plan::Plan;
 use simulator::shrink::{Short, record};
 
@@ -14,7 +14,9 @@ const ENOUGH: [(u32, usize); 4] = [(2, 6), (3, 12), (9, 6), (20, 6)];
 
 fn plan_of(number: u32) -> Plan {
     let Some(Finder::Seeds(seeds)) = remembered().remove(&number) else { panic!("mistake {number} is found by a seed") };
-    let mut plan = Plan::of(seeds[0]);
+    // Not all of those that are remembered find it still: one is enough.
+    let seed = seeds.into_iter().find(|seed| finds(number, *seed).is_some());
+    let mut plan = Plan::of(seed.unwrap_or_else(|| panic!("no seed finds mistake {number} any more: `mutants --mend`")));
     adjust(number, &mut plan);
     plan
 }
