@@ -468,6 +468,18 @@ pub struct VolumeOptions {
     pub read_only: bool,
     /// What writes do when the SSD is lost while some of the volume is dirty.
     pub on_ssd_loss: OnSsdLoss,
+    /// Write-back: what a write holds of each aligned unit of so many bytes is found as a whole or not at all after a crash. A power of two
+    /// from [`BLOCK_BYTES`](types::BLOCK_BYTES) to [`Layout::atomic_bytes_max`](format::Layout::atomic_bytes_max); `None`: nothing is promised
+    /// of more than a block.
+    pub atomic_bytes: Option<u32>,
+}
+
+impl VolumeOptions {
+    /// Blocks of a unit that writes to the volume keep whole, if they do.
+    #[inline]
+    pub fn atomic_blocks(&self) -> Option<u32> {
+        self.atomic_bytes.filter(|_| self.mode == Mode::WriteBack).map(|bytes| bytes / types::BLOCK_BYTES as u32)
+    }
 }
 
 impl Default for VolumeOptions {
@@ -484,6 +496,7 @@ impl Default for VolumeOptions {
             destage_rate_bytes: None,
             read_only: false,
             on_ssd_loss: OnSsdLoss::Stop,
+            atomic_bytes: None,
         }
     }
 }

@@ -162,11 +162,16 @@ impl Front {
         }
         let seen = volume.see(&request);
         let sequential = request.op == Op::Read && seen.past_cutoff;
-        let own = volume.bypass(&request, &seen);
+        let keeps_whole = volume.keeps_whole(&request);
+        let own = if keeps_whole { None } else { volume.bypass(&request, &seen) };
         let is_large = request.op == Op::Write && (own.is_some() || seen.stream.is_some());
         let in_burst = is_large && volume.takes_burst(&request, own);
         let own = own.filter(|_| !in_burst);
-        let bypass = if volume.policies.is_none() { request.bypass.or(own) } else { volume.by_policy(&request, own) };
+        let bypass = match volume.policies {
+            _ if keeps_whole => None,
+            None => request.bypass.or(own),
+            Some(_) => volume.by_policy(&request, own),
+        };
         let request = Request { bypass, in_burst, ..request };
         let waits = joined_blocks(&request) > 0 && (!self.queue.is_empty() || !self.has_room_for(&request));
         if waits {
@@ -317,6 +322,11 @@ impl Front {
 }
 
 impl Volume {
+    /// Whether units of the request are to be whole on the SSD: nothing sends it around the cache, where a device may tear them.
+    fn keeps_whole(&self, request: &Request) -> bool {
+        request.op == Op::Write && self.options.atomic_blocks().is_some() && !mutants::active(mutants::UNIT_AROUND)
+    }
+
     /// Whether the volume's options send the request around the cache.
     fn bypass(&self, request: &Request, seen: &Seen) -> Option<BypassReason> {
         let sectors = u64::from(request.sectors);

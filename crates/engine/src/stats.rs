@@ -29,6 +29,8 @@ pub struct VolumeStats {
     pub bypassed: [u64; BypassReason::ALL.len()],
     /// Bytes of client data that entered the log: dirty writes and admitted clean blocks.
     pub admitted_bytes: u64,
+    /// Writes that covered some atomic unit in part: nothing is promised of these units together.
+    pub partial_unit_writes: u64,
     /// Bytes appended again because their region was given up.
     pub reinserted_bytes: u64,
     /// Read I/Os to the backing device.
@@ -82,6 +84,7 @@ impl VolumeStats {
             read_misses,
             bypassed,
             admitted_bytes,
+            partial_unit_writes,
             reinserted_bytes,
             backing_reads,
             backing_read_bytes,
@@ -108,6 +111,7 @@ impl VolumeStats {
             *mine += theirs;
         }
         self.admitted_bytes += admitted_bytes;
+        self.partial_unit_writes += partial_unit_writes;
         self.reinserted_bytes += reinserted_bytes;
         self.backing_reads += backing_reads;
         self.backing_read_bytes += backing_read_bytes;

@@ -154,4 +154,7 @@ mistakes! {
     SLOTS_UNCHECKED = 105, "a start believes statements whose payloads are not there";
     SESSION_TWICE = 106, "a start states under a session number that an interrupted one may have used";
     START_UNFLUSHED = 107, "a start makes its pages the ring before they are flushed";
+    LAST_WORD_UNSAID = 108, "a stop does not say that all is durable: a last group that the SSD damages counts as never written";
+    UNIT_IN_TWO_GROUPS = 109, "the blocks of an atomic unit may be in two groups";
+    UNIT_AROUND = 110, "a large write bypasses the cache although its units are atomic";
 }

@@ -7,6 +7,7 @@ mod labels;
 mod large;
 mod slots;
 mod themes;
+mod units;
 
 use engine::api::VolumeOptions;
 use types::{Admission, EXTENT_SECTORS, Mode, OnSsdLoss};
@@ -59,6 +60,8 @@ pub struct Mix {
     pub ranges_percent: u32,
     /// Requests that go to the last blocks of the volume, as it is then, in a hundred.
     pub end_percent: u32,
+    /// Reads and writes of whole atomic units, where the volume has such, in a hundred.
+    pub units_percent: u32,
 }
 
 /// Weights of what the operator does: set options, destage, cancel, drop clean, detach and attach, clean stop, replace the
@@ -177,6 +180,7 @@ fn options(prng: &mut Prng) -> VolumeOptions {
         latency_goal_ns: prng.pick(&[50_000_000, 1_000_000]),
         destage_rate_bytes: prng.pick(&[None, None, None, Some(1 << 20)]),
         read_only: false,
+        atomic_bytes: None,
     }
 }
 
@@ -201,6 +205,21 @@ impl VolumePlan {
 }
 
 impl Mix {
+    /// Nothing more often than anything else, all over the volume.
+    fn even() -> Mix {
+        Mix {
+            ops: [1; 5],
+            fua_percent: 0,
+            hot_blocks: 1,
+            hot_percent: 0,
+            sizes: [1; 6],
+            sequential_percent: 0,
+            ranges_percent: 0,
+            end_percent: 0,
+            units_percent: 0,
+        }
+    }
+
     fn draw(prng: &mut Prng) -> Mix {
         Mix {
             ops: [prng.pick(&[10, 40, 80]), prng.pick(&[20, 40, 80]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 0, 5]), prng.pick(&[0, 3, 10])],
@@ -211,6 +230,7 @@ impl Mix {
             sequential_percent: prng.pick(&[0, 0, 20, 70]),
             ranges_percent: 0,
             end_percent: 0,
+            units_percent: 0,
         }
     }
 }
@@ -252,16 +272,7 @@ impl Plan {
             connections: 1,
             depth: 16,
             requests: 0,
-            mix: Mix {
-                ops: [1; 5],
-                fua_percent: 0,
-                hot_blocks: 1,
-                hot_percent: 0,
-                sizes: [1; 6],
-                sequential_percent: 0,
-                ranges_percent: 0,
-                end_percent: 0,
-            },
+            mix: Mix::even(),
             think_ns: 1_000,
             crashes: 0,
             power_percent: 0,
@@ -502,6 +513,18 @@ impl Plan {
         (self.crashes, self.operator_ns) = (0, 0);
     }
 
+    /// The SSD damages some writes in silence, few blocks are written by clients that rest, and the operator stops the pool again and again: what was
+    /// written last is what a damage meets.
+    pub fn damage_last_words(&mut self) {
+        (self.ssd_faults.on, self.ssd_faults.budget, self.ssd_faults.corrupt_write_per_10k) = (true, 30, 300);
+        (self.crashes, self.operator_ns, self.operator) = (0, 2_000_000, [0, 0, 0, 0, 0, 5, 0]);
+        (self.connections, self.depth, self.think_ns) = (1, 1, 1_000_000);
+        (self.mix.ops[1], self.mix.sizes, self.requests) = (80, [0, 0, 40, 5, 0, 0], 300);
+        for volume in &mut self.volumes {
+            (volume.options.mode, volume.options.write_cache_depth_ns) = (Mode::WriteBack, 30_000_000_000);
+        }
+    }
+
     /// Makes it a run like those of [`Plan::swell`], whatever the seed says.
     pub fn always_swell(&mut self) {
         let prng = &mut Prng::new(self.seed).fork(14);
@@ -642,6 +665,10 @@ impl Plan {
         let own = &mut Prng::new(seed).fork(34);
         if own.percent(6) {
             self.enlarge(own);
+        }
+        let own = &mut Prng::new(seed).fork(35);
+        if own.percent(6) {
+            self.keep_units(own);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What clients ask for: random requests over a few hot blocks and the rest, in all sizes and alignments.
 
 use engine::api::Op;
-use types::{BLOCK_SECTORS, EXTENT_SECTORS};
+use types::{BLOCK_SECTORS, EXTENT_SECTORS, SECTOR_BYTES};
 
 use crate::content::Texture;
 use crate::plan::{Mix, Plan};
@@ -75,6 +75,12 @@ impl Client {
         let cursor = &mut self.cursor[usize::from(volume)];
         let start_sector =
             if prng.percent(mix.sequential_percent) && *cursor + sectors <= size { *cursor } else { place(mix, size, sectors, prng) };
+        let (start_sector, sectors) = match plan.volumes[usize::from(volume)].options.atomic_bytes {
+            Some(bytes) if matches!(op, Op::Read | Op::Write) && prng.percent(mix.units_percent) => {
+                whole_units(start_sector, sectors, size, u64::from(bytes) / SECTOR_BYTES)
+            }
+            _ => (start_sector, sectors),
+        };
         *cursor = start_sector + sectors;
         let fua = op != Op::Read && prng.percent(mix.fua_percent);
         // Without a draw of its own: seeds of before go on as they did.
@@ -90,6 +96,12 @@ impl Client {
     pub fn think_ns(&mut self, plan: &Plan) -> u64 {
         self.prng.spread(plan.think_ns)
     }
+}
+
+/// The units that a request touches, as far as whole ones are in the volume.
+fn whole_units(start: u64, sectors: u64, size: u64, unit: u64) -> (u64, u64) {
+    let (first, end) = (start / unit * unit, (start + sectors).next_multiple_of(unit).min(size / unit * unit));
+    if first < end { (first, end - first) } else { (start, sectors) }
 }
 
 fn length(mix: &Mix, prng: &mut Prng) -> u64 {

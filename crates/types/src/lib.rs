@@ -14,6 +14,8 @@ pub const SECTOR_BYTES: u64 = 512;
 pub const BLOCK_BYTES: u64 = 4096;
 /// Sectors in a block.
 pub const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
+/// The largest unit that a volume may keep whole (`--atomic`), in bytes.
+pub const ATOMIC_BYTES_MAX: u32 = 64 << 10;
 /// A volume's address space is dealt to shards in pieces of this many bytes.
 pub const EXTENT_BYTES: u64 = 1 << 20;
 /// Blocks in an extent.

@@ -28,10 +28,12 @@ impl Shard {
     pub(super) fn begin_write(&mut self, id: OpId) {
         let op = self.ops.get(id);
         let volume = self.volumes.get(op.request.volume).expect("a request's volume is attached");
-        let mode = self.volumes.mode_of_write(op.first);
+        let keeps_whole = op.request.op == OpKind::Write && volume.options.atomic_blocks().is_some();
+        // No policy of an object gives up what was promised of the volume.
+        let mode = if keeps_whole { Mode::WriteBack } else { self.volumes.mode_of_write(op.first) };
         let degraded = self.loss.is_ssd_failed();
         let too_large_for_store = mode == Mode::WriteBack && !self.fits_store(op.blocks);
-        let crowded = op.request.in_burst && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
+        let crowded = op.request.in_burst && !keeps_whole && mode == Mode::WriteBack && self.is_crowded(op.request.volume);
         let bypass = op.request.bypass.or(crowded.then_some(BypassReason::NoSpace));
         let case = Case { mode, op: op.request.op, bypass, degraded, too_large_for_store };
         if volume.backing.failed {

@@ -8,15 +8,16 @@ use super::op::{Edge, overlay};
 use super::packing::NewBlock;
 use super::proof::Proof;
 use super::{CLIENTS_QUEUE, Context, Phase, Shard};
-use crate::api::{IoError, IoKind, Op as OpKind, Outcome, RequestError};
+use crate::api::{IoError, IoKind, Op as OpKind, Outcome, Request, RequestError};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::policy::{Arrival, Heat};
 use crate::store::{Place, RegionId, Store, Urgency};
+use core::ops::Range;
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
-use types::{Admit, BLOCK_BYTES, BypassReason, SECTOR_BYTES};
+use types::{Admit, BLOCK_BYTES, BLOCK_SECTORS, BypassReason, SECTOR_BYTES};
 
 /// Index entries with only some valid sectors are bounded to one in this many slots: their masks live in a side table. Beyond that, a
 /// partial write fills its block from the backing device first.
@@ -31,6 +32,37 @@ pub struct MergeBase {
     region: RegionId,
     proof: Proof,
     mask: u8,
+}
+
+/// The aligned units of a volume that a write covers whole: each goes into one group, and a group is found as a whole or not at all.
+struct Units {
+    /// Blocks of a unit.
+    blocks: u32,
+    /// From the first block of the first unit to the end of the last.
+    covered: Range<u64>,
+}
+
+impl Units {
+    fn of(unit_blocks: u32, first: Key, blocks: u32) -> Units {
+        let (unit, end) = (u64::from(unit_blocks), first.block() + u64::from(blocks));
+        Units { blocks: unit_blocks, covered: first.block().next_multiple_of(unit)..end / unit * unit }
+    }
+
+    /// Whether a request covers them and nothing else.
+    fn are_all_of(&self, request: &Request) -> bool {
+        let end_sector = request.start_sector + u64::from(request.sectors);
+        self.covered.start * BLOCK_SECTORS == request.start_sector && self.covered.end * BLOCK_SECTORS == end_sector
+    }
+
+    /// Whether a unit begins with this block.
+    fn begin(&self, key: Key) -> bool {
+        self.covered.contains(&key.block()) && key.block().is_multiple_of(u64::from(self.blocks))
+    }
+
+    /// Whether this block belongs to the same unit as the one before it.
+    fn go_on(&self, key: Key) -> bool {
+        self.covered.contains(&key.block()) && !key.block().is_multiple_of(u64::from(self.blocks))
+    }
 }
 
 impl Shard {
@@ -326,13 +358,21 @@ impl Shard {
         };
         let mut arrivals: SmallVec<[Option<Arrival>; 4]> = SmallVec::new();
         self.store.expect(blocks);
+        let first = self.ops.get(id).first;
+        let units = self.volumes.of(first).options.atomic_blocks().map(|unit| Units::of(unit, first, blocks));
         for index in 0..blocks as usize {
             let key = self.ops.get(id).key(index);
+            if let Some(units) = units.as_ref().filter(|units| units.begin(key) && !mutants::active(mutants::UNIT_IN_TWO_GROUPS)) {
+                // Each block may be preceded by one that it rests on.
+                self.store.keep_together(if self.packer.is_on() { 2 * units.blocks } else { units.blocks });
+            }
             let (page, mask) = content(self, index);
             let advice = self.touch(key, true, blocks, false);
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
             let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
-            group = self.store_block(block, urgency);
+            let before = core::mem::replace(&mut group, self.store_block(block, urgency));
+            let is_with_unit = before == group || mutants::active(mutants::UNIT_IN_TWO_GROUPS);
+            assert!(is_with_unit || !units.as_ref().is_some_and(|units| units.go_on(key)), "{key:?} is in the group of its unit");
             self.destager.overtaken(key);
             if let Some((_, page, _)) = merged.iter().find(|(block, ..)| *block == index)
                 && let Some(slot) = self.index.get(key)
@@ -351,8 +391,10 @@ impl Shard {
                 self.drop_from_ram(key);
             }
         }
-        let volume = self.volumes.of(self.ops.get(id).first);
+        let is_part = units.is_some_and(|units| !units.are_all_of(&self.ops.get(id).request));
+        let volume = self.volumes.of(first);
         volume.stats.admitted_bytes += u64::from(blocks) * BLOCK_BYTES;
+        volume.stats.partial_unit_writes += u64::from(is_part);
         let op = self.ops.get_mut(id);
         op.phase = Phase::Stored;
         op.group = group;

@@ -120,6 +120,10 @@ impl Store for Layout {
         each!(self, store => store.expect(pages));
     }
 
+    fn keep_together(&mut self, records: u32) {
+        each!(self, store => store.keep_together(records));
+    }
+
     fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
         each!(self, store => store.append(record, old, payload, urgency))
     }

@@ -299,6 +299,13 @@ pub trait Store: fmt::Display {
     /// So many pages are appended next, for one request, if they are appended in this turn: they should lie side by side.
     fn expect(&mut self, pages: u32);
 
+    /// The next so many records, each with a page or less beside it, go into one group.
+    ///
+    /// # Panics
+    /// Without room for [`Purpose::Write`] of so many blocks, or if more is asked for than
+    /// [`Layout::atomic_bytes_max`](format::Layout::atomic_bytes_max) allows.
+    fn keep_together(&mut self, records: u32);
+
     /// Appends a record, with what stands beside it; `old`: the slot of the block's version until now. The index must point to the slot
     /// from now on: the store does not know what is current.
     ///

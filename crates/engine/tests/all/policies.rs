@@ -213,6 +213,24 @@ fn the_write_cache_takes_writes_of_what_is_never_admitted() {
     assert_eq!(rig.stats().ram_bytes, 0, "it is in the log, and RAM keeps no copy");
 }
 
+/// A device below may tear what goes around: nothing sends it there, and everything would, did units not have to be whole.
+#[test]
+fn what_is_to_be_whole_goes_into_the_store_whatever_else_is_said() {
+    for (atomic_bytes, outcome) in [(Some(4096), Outcome::WriteBack), (Some(8192), Outcome::WriteBack), (None, Outcome::Bypass)] {
+        for (treatment, origin) in [(AROUND, Origin::Client), (SCANS, Origin::Stream), (SCANS, Origin::Client)] {
+            let mut rig = Rig::new(64, VolumeOptions { atomic_bytes, max_io_bytes: 512, log_burst_bytes: 0, ..options(Mode::WriteBack) });
+            let large = |rig: &mut Rig| rig.request(Op::Write, 4, 9, origin).outcome;
+            assert_eq!(large(&mut rig), outcome, "{origin:?}, and no policies");
+            rig.say(VolumeId(1), &[(0..20, treatment)]);
+            assert_eq!(large(&mut rig), outcome, "{treatment:?}, {origin:?}");
+            assert_eq!(rig.request(Op::WriteZeroes, 4, 0, Origin::Client).result, Ok(()));
+            rig.settle();
+        }
+    }
+    let promised = VolumeOptions { atomic_bytes: Some(8192), ..options(Mode::WriteThrough) };
+    assert_eq!(promised.atomic_blocks(), None, "only write-back can");
+}
+
 #[test]
 fn writes_go_through_or_around_and_no_volume_is_raised() {
     for (mode, treatment, outcome, cached) in [

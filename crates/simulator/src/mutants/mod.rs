@@ -82,7 +82,8 @@ pub const LABELLING: [u32; 6] =
     [POLICY_RAISES_MODE, HIT_ONLY_SERVES_VOID, COLD_DROPS_DIRTY, PINS_TAKE_ALL, POLICIES_OF_PREDECESSOR, OWN_READ_OVERTAKEN];
 
 /// Those of the slot layout; all runs are on it ([`Plan::always_slots`]).
-pub const SLOTTING: [u32; 12] = [
+pub const SLOTTING: [u32; 13] = [
+    LAST_WORD_UNSAID,
     SLOT_REUSED_EARLY,
     SLOT_REUSED_WHILE_READ,
     COMPLETE_WITHOUT_PAYLOAD,
@@ -96,6 +97,9 @@ pub const SLOTTING: [u32; 12] = [
     SESSION_TWICE,
     START_UNFLUSHED,
 ];
+
+/// Those of units that writes keep whole; all runs have them ([`Plan::always_keep_units`]).
+pub const UNITS: [u32; 2] = [UNIT_IN_TWO_GROUPS, UNIT_AROUND];
 
 /// Makes a plan one in which this mistake can be found.
 pub fn adjust(number: u32, plan: &mut Plan) {
@@ -129,6 +133,12 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     }
     if SLOTTING.contains(&number) {
         plan.always_slots();
+    }
+    if UNITS.contains(&number) {
+        plan.always_keep_units();
+    }
+    if number == LAST_WORD_UNSAID {
+        plan.damage_last_words();
     }
     if number == LOST_TAKES_PAGE || number == LOST_IS_ZEROES {
         plan.damage_writes();

@@ -15,6 +15,7 @@
 //! * What is in *doubt* (see [`Oracle::doubt`]) proves nothing and forbids nothing; versions written later rule as ever, and mixed or
 //!   misplaced data is never excused.
 //! * A discard gives zeroes or leaves what was, settled by the first read; zeroes are a version like any other.
+//! * Of what a write holds of a unit that its volume keeps whole, either all is found or nothing (see [`Oracle::keep_units`]).
 //! * What several versions hold alike, zeroes or the same pattern, may be any of them: one that is allowed excuses it, and if more than one
 //!   can be meant, nothing is learnt.
 
@@ -86,6 +87,8 @@ pub enum Fault {
     Misdirected,
     /// The backing device lacks what was acknowledged to be on it.
     NotAtHome,
+    /// A part of a write is there, and another part of the same unit is not.
+    UnitTorn,
 }
 
 /// A broken promise.
@@ -115,6 +118,8 @@ struct Volume {
     dropped: u64,
     /// Of what was written to a sector before this moment, any version may be found (0: none is in doubt).
     doubted: Vec<u64>,
+    /// Sectors of the units that writes keep whole; 0: nothing is promised of more than a block.
+    unit_sectors: u64,
 }
 
 /// The model of all volumes.
@@ -169,9 +174,14 @@ impl Oracle {
                 life: 0,
             });
             let sectors = (0..*size).map(|_| Sector::new(index as u32)).collect();
-            oracle.volumes.push(Volume { sectors, flushed: 0, dropped: 0, doubted: vec![0; *size as usize] });
+            oracle.volumes.push(Volume { sectors, flushed: 0, dropped: 0, doubted: vec![0; *size as usize], unit_sectors: 0 });
         }
         oracle
+    }
+
+    /// From now on each aligned unit of so many sectors that a write covers is written as a whole or not at all.
+    pub fn keep_units(&mut self, volume: u16, unit_sectors: u64) {
+        self.volumes[usize::from(volume)].unit_sectors = unit_sectors;
     }
 
     fn context<'a>(writes: &'a [Write], flushed: u64, life: u32, clock: u64, reads: &[u64]) -> Context<'a> {
@@ -273,7 +283,53 @@ impl Oracle {
                 state.learn(version, began, &context);
             }
         }
+        if began >= self.volumes[usize::from(volume)].dropped {
+            self.check_units(volume, start_sector, sectors, &data)?;
+        }
         self.abandon_read(began);
+        Ok(())
+    }
+
+    /// Of each whole unit that was read: what a write holds of it is all there, or nothing is, but for what came later.
+    fn check_units<'d>(&self, volume: u16, start: u64, sectors: u32, data: &impl Fn(usize) -> &'d [u8]) -> Result<(), Violation> {
+        let model = &self.volumes[usize::from(volume)];
+        let (unit, end) = (model.unit_sectors, start + u64::from(sectors));
+        if unit == 0 {
+            return Ok(());
+        }
+        for first in (start.next_multiple_of(unit)..end / unit * unit).step_by(unit as usize) {
+            let sectors = first..first + unit;
+            if sectors.clone().any(|sector| model.doubted[sector as usize] > 0) {
+                continue;
+            }
+            let found = |sector: u64| content::read(data((sector - start) as usize));
+            let covers = |write: &Write| {
+                matches!(write.kind, Kind::Data(_))
+                    && write.start_sector <= first
+                    && first + unit <= write.start_sector + u64::from(write.sectors)
+            };
+            let named = |sector: u64| match found(sector) {
+                Content::Data { write, .. } if write as usize >= self.volumes.len() => Some(write),
+                _ => None,
+            };
+            let whole: std::collections::BTreeSet<u32> =
+                sectors.clone().filter_map(named).filter(|number| covers(&self.writes[*number as usize])).collect();
+            for number in &whole {
+                let write = &self.writes[*number as usize];
+                // What is found elsewhere in the unit is of this write, or may have come later, and is not of another one of all of the unit.
+                let fits = |other: u32| other == *number || !whole.contains(&other) && self.writes[other as usize].end >= write.submitted;
+                let makes = |other: &u32, sector| self.writes[*other as usize].makes(*other, volume, sector) == Some(found(sector));
+                let torn = sectors.clone().find(|sector| match named(*sector) {
+                    Some(other) => !fits(other),
+                    None => !(0..self.writes.len() as u32).any(|other| makes(&other, *sector) && fits(other)),
+                });
+                if let Some(sector) = torn {
+                    let detail =
+                        format!("found {:?} in a unit of {unit} sectors from {first} beside {}", found(sector), self.describe(*number));
+                    return Err(Violation { fault: Fault::UnitTorn, volume, sector, detail });
+                }
+            }
+        }
         Ok(())
     }
 

@@ -282,3 +282,42 @@ fn a_near_copy_names_its_write_in_the_first_sector_of_a_block() {
     assert_eq!(read(9, Texture::Copy(2), 0), Err(Fault::Stale));
     assert_eq!(read(10, Texture::Pattern(2), 0), Ok(()), "as at first");
 }
+
+/// A unit of two blocks: what a read of it shows, sector by sector, is judged by which writes they are.
+#[test]
+fn a_unit_is_found_as_a_whole_or_not_at_all() {
+    let mut oracle = Oracle::new(&[16], &[UNIQUE]);
+    oracle.keep_units(0, 16);
+    let mut write = |start, sectors, acknowledged: bool| {
+        let number = oracle.begin_write(0, UNIQUE, start, sectors, false);
+        if acknowledged {
+            oracle.end_write(number, true);
+        }
+        number
+    };
+    let first = write(0, 16, true);
+    let part = write(4, 2, true);
+    let second = write(0, 16, false);
+    let other = write(0, 16, false);
+    oracle.crash(true);
+    let mut sees = |numbers: [u32; 16]| {
+        let mut bytes = [[0; SECTOR]; 16];
+        for (sector, number) in numbers.iter().enumerate() {
+            content::fill(Texture::Unique, 0, sector as u64, *number, &mut bytes[sector]);
+        }
+        let oracle = &mut oracle;
+        let began = oracle.begin_read();
+        let units = oracle.check_units(0, 0, 16, &|at| &bytes[at][..]).map_err(|violation| violation.fault);
+        oracle.abandon_read(began);
+        units
+    };
+    let mixed = |write: u32, at: usize, beside: u32| std::array::from_fn(|sector| if sector == at { write } else { beside });
+    assert_eq!(sees([0; 16]), Ok(()), "nothing of it");
+    assert_eq!(sees([first; 16]), Ok(()));
+    assert_eq!(sees(mixed(part, 4, first)), Ok(()), "a part that came later, torn or not");
+    assert_eq!(sees([second; 16]), Ok(()));
+    assert_eq!(sees(mixed(0, 7, first)), Err(Fault::UnitTorn), "what was there before");
+    assert_eq!(sees(mixed(part, 4, second)), Err(Fault::UnitTorn), "a part that came earlier");
+    assert_eq!(sees(mixed(first, 15, second)), Err(Fault::UnitTorn));
+    assert_eq!(sees(mixed(other, 0, second)), Err(Fault::UnitTorn), "two at the same time");
+}

@@ -283,6 +283,10 @@ impl<'a> World<'a> {
             devices.push(Disk::new(media, volume.faults.clone(), volume.pace.clone(), volume.discards));
         }
         let volumes = plan.volumes.iter().map(VolumeState::at_first).collect();
+        let mut oracle = Oracle::new(&sizes, &begin_as);
+        for (index, volume) in plan.volumes.iter().enumerate() {
+            oracle.keep_units(index as u16, volume.options.atomic_bytes.map_or(0, |bytes| u64::from(bytes) / types::SECTOR_BYTES));
+        }
         let mut prng = root.fork(2);
         let pool_uuid = std::array::from_fn(|_| prng.bits() as u8);
         World {
@@ -292,7 +296,7 @@ impl<'a> World<'a> {
             disk_prng: root.fork(3),
             queue: Scheduler::new(root.fork(4)),
             devices,
-            oracle: Oracle::new(&sizes, &begin_as),
+            oracle,
             system: None,
             pages: PagePool::new(pages_needed(plan)),
             clients: Clients::of(plan, &root),

@@ -25,6 +25,11 @@ impl Need {
     /// Of a block stored as a page.
     pub const PAGE: Need = Need { records: 1, pages: 1, packed_bytes: 0 };
 
+    /// Of so many records, each a page or packed. One page more: pages push packed payloads out of the header page.
+    pub const fn pages(records: u32) -> Need {
+        Need { records, pages: records + 1, packed_bytes: 0 }
+    }
+
     /// Of a packed record.
     pub const fn packed(pages: u32, packed_bytes: u32) -> Need {
         Need { records: 1, pages, packed_bytes }
@@ -82,11 +87,11 @@ impl Building {
         }
     }
 
-    /// Whether one more record (with payload or without) fits, in the group and in what is left of its segment.
+    /// Whether that fits, too, in the group and in what is left of its segment.
     pub fn fits(&self, need: Need, space: &Space) -> bool {
-        let records = self.records.len() as u32;
-        let in_table = records < space.records_left().min(GROUP_RECORDS_MAX as u32);
-        in_table && self.pages_used_with(need) <= space.pages_left(records + 1)
+        let records = self.records.len() as u32 + need.records;
+        let in_table = records <= space.records_left().min(GROUP_RECORDS_MAX as u32);
+        in_table && self.pages_used_with(need) <= space.pages_left(records)
     }
 
     /// Whether one more record of any kind fits.

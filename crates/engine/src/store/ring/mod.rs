@@ -277,6 +277,10 @@ impl Store for Ring {
     /// What is appended lies side by side anyway.
     fn expect(&mut self, _pages: u32) {}
 
+    fn keep_together(&mut self, records: u32) {
+        self.make_room_for(Need::pages(records));
+    }
+
     fn append(&mut self, record: Record, _old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
         match payload {
             Payload::None => self.append_plain(record, None, urgency),

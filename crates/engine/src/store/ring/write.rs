@@ -89,12 +89,27 @@ impl Ring {
         Some(group)
     }
 
+    /// The group in the making has room for that, or the next one will have.
+    pub(super) fn make_room_for(&mut self, need: Need) {
+        if self.building.as_ref().is_some_and(|building| !building.fits(need, &self.space)) {
+            self.close_building();
+        }
+        let next = || Building::new(0, self.space.head_seq(), self.space.head_page(), self.head_packed);
+        if self.building.is_none() && !(self.head_has_room() && next().fits(need, &self.space)) {
+            self.open_segment();
+        }
+    }
+
+    fn open_segment(&mut self) {
+        self.seal_head();
+        self.space.open_next(&self.common.readers);
+        self.head_first_group = self.common.commits.last() + 1;
+        self.head_packed = 0;
+    }
+
     fn begin_group(&mut self) {
         if !self.head_has_room() {
-            self.seal_head();
-            self.space.open_next(&self.common.readers);
-            self.head_first_group = self.common.commits.last() + 1;
-            self.head_packed = 0;
+            self.open_segment();
         }
         let group = self.common.commits.begin();
         self.building = Some(Building::new(group, self.space.head_seq(), self.space.head_page(), self.head_packed));

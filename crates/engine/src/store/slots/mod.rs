@@ -263,6 +263,14 @@ impl Store for Slots {
         }
     }
 
+    fn keep_together(&mut self, records: u32) {
+        let bytes = records as usize * 2 * UNIT_BYTES;
+        assert!(bytes <= STATEMENT_BYTES_MAX, "{records} records fit a group");
+        if self.building.as_ref().is_some_and(|building| building.room() < bytes) {
+            self.close_building();
+        }
+    }
+
     fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
         let group;
         let mut slot = None;

@@ -60,7 +60,7 @@ impl Slots {
     }
 
     /// The group gets no more.
-    fn close_building(&mut self) {
+    pub(super) fn close_building(&mut self) {
         if let Some(mut building) = self.building.take() {
             self.rounds.advance();
             let unswept = mutants::active(mutants::TAIL_WITHOUT_SWEEP);
@@ -234,6 +234,9 @@ impl Slots {
 
     /// When [`Slots::end_quietly`] should look again if nothing happens.
     pub(super) fn quiet_deadline(&self) -> Option<u64> {
+        if self.common.quiescing && mutants::active(mutants::LAST_WORD_UNSAID) {
+            return None;
+        }
         let quiet = &self.quiet;
         let at_rest = self.has_written_all() && !self.common.commits.is_failed();
         let at_ns = if self.common.quiescing { 0 } else { quiet.since_ns + QUIET_AFTER_NS };
@@ -244,7 +247,7 @@ impl Slots {
     /// that was never whole.
     pub(super) fn owes_last_word(&self) -> bool {
         let is_said = self.quiet.said_by >= self.common.commits.last();
-        self.common.quiescing && !self.common.commits.is_failed() && !is_said
+        self.common.quiescing && !self.common.commits.is_failed() && !is_said && !mutants::active(mutants::LAST_WORD_UNSAID)
     }
 
     /// Looks whether the store is quiet now; at the end of each turn.
