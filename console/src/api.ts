@@ -201,6 +201,8 @@ export interface Options {
   destage_rate_bytes: number | null;
   read_only: boolean;
   on_ssd_loss: OnSsdLoss;
+  /** Absent: off. */
+  atomic_bytes?: number | null;
   /** Absent: all. */
   tls_names?: string[];
 }
@@ -217,6 +219,7 @@ export interface OptionsPatch {
   destage_rate?: Limit | null;
   read_only?: boolean | null;
   on_ssd_loss?: string | null;
+  atomic?: Limit | null;
   tls_names?: string[] | null;
 }
 
@@ -318,6 +321,7 @@ export interface VolumeStats {
   backing_writes: number;
   backing_written_bytes: number;
   backing_discards?: number;
+  partial_unit_writes?: number;
   destaged_bytes: number;
   checksum_errors: number;
   errors: number;

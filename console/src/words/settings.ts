@@ -245,6 +245,30 @@ export const SETTINGS: Setting[] = [
         : ["If the SSD is lost, writes wait while dirty data goes home, and fail when none can.", "When the SSD is back, all dirty data on it is served."],
   },
   {
+    key: "atomic_bytes",
+    word: "Atomic writes",
+    about: "Aligned units that are written as a whole or not at all, for databases without a doublewrite buffer. Write-back only.",
+    shown: (options) => (options.atomic_bytes ? bytes(options.atomic_bytes) : "off"),
+    typed: (options) => (options.atomic_bytes ? typedSize(options.atomic_bytes) : "off"),
+    choices: [
+      { word: "off", about: "the database protects its pages itself" },
+      { word: "8KiB", about: "the pages of PostgreSQL" },
+      { word: "16KiB", about: "the pages of MariaDB and MySQL" },
+      { word: "4KiB", about: "blocks" },
+      { word: "32KiB", about: "larger pages of InnoDB" },
+      { word: "64KiB", about: "the largest pages of InnoDB" },
+    ],
+    patch: (text) => limited(text, 4096, (atomic) => ({ atomic })),
+    meaning: (text, now) =>
+      text === "off"
+        ? ["A crash or a power cut can leave a part of a page old and a part new. Turn the database's own protection on first."]
+        : [
+            `An aligned write of ${text} is there as a whole, or not at all, after any crash and any power cut.`,
+            "It holds where pages lie at multiples of it on the volume; see docs/atomic.md. Not while the SSD is lost.",
+            ...(now.options.mode === "write-back" ? [] : ["The volume must be write-back: change the mode first."]),
+          ],
+  },
+  {
     key: "tls_names",
     word: "TLS names",
     about: "Names of the certificates that may use the exports with TLS.",

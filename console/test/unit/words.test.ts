@@ -10,7 +10,7 @@ import { exposure, modeMeaning, type Situation } from "../../src/words/modes";
 import { healthLine } from "../../src/words/health";
 import { reason } from "../../src/words/outcomes";
 
-const options: Options = { mode: "write-back", admission: "second-touch", write_cache_depth_ms: 30_000, dirty_limit_bytes: 2 ** 30, max_io_bytes: 65_536, sequential_cutoff_bytes: null, log_burst_bytes: null, latency_goal_ms: 50, destage_rate_bytes: null, read_only: false, on_ssd_loss: "stop", tls_names: [] };
+const options: Options = { mode: "write-back", admission: "second-touch", write_cache_depth_ms: 30_000, dirty_limit_bytes: 2 ** 30, max_io_bytes: 65_536, sequential_cutoff_bytes: null, log_burst_bytes: null, latency_goal_ms: 50, destage_rate_bytes: null, read_only: false, on_ssd_loss: "stop", atomic_bytes: 16_384, tls_names: [] };
 const now: Situation = { volume: "db", backing: "/dev/sdb", options, dirty_bytes: 5 * 2 ** 20, written_bytes_s: 2 ** 20 };
 const plain = (text: string): string => text.replace(/[\u00a0\u202f]/g, " ");
 

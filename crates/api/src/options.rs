@@ -7,7 +7,7 @@ use crate::on_blank_ssd::OnBlankSsd;
 use crate::ssd_layout::SsdLayout;
 use crate::words;
 use serde::{Deserialize, Serialize};
-use types::{Admission, Content, Mode, OnSsdLoss, SECTOR_BYTES};
+use types::{ATOMIC_BYTES_MAX, Admission, Content, Mode, OnSsdLoss, SECTOR_BYTES};
 use utoipa::ToSchema;
 
 /// Longest write-cache depth: a day. Longer would leave the backing device older than any sensible backup.
@@ -56,6 +56,9 @@ pub struct Options {
     #[serde(with = "words::on_ssd_loss", default)]
     #[schema(value_type = String)]
     pub on_ssd_loss: OnSsdLoss,
+    /// Aligned units of so many bytes are written as a whole or not at all, whatever happens: a power of two from 4 KiB to 64 KiB. Write-back only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atomic_bytes: Option<u32>,
     /// Names of certificates that may use its exports with TLS; empty: all that the authority has issued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls_names: Vec<String>,
@@ -77,6 +80,7 @@ impl Default for Options {
             destage_rate_bytes: engine.destage_rate_bytes,
             read_only: engine.read_only,
             on_ssd_loss: engine.on_ssd_loss,
+            atomic_bytes: engine.atomic_bytes,
             tls_names: Vec::new(),
         }
     }
@@ -101,6 +105,7 @@ impl Options {
                 ("destage rate", limit(o.destage_rate_bytes)),
                 ("read-only", if o.read_only { "yes" } else { "no" }.to_string()),
                 ("on loss of the SSD", o.on_ssd_loss.name().to_string()),
+                ("atomic writes", limit(o.atomic_bytes.map(u64::from))),
                 ("TLS names", tls_names(&o.tls_names)),
             ]
         };
@@ -151,6 +156,8 @@ pub struct OptionsPatch {
     /// What writes do when the SSD is lost with dirty data of the volume.
     #[schema(pattern = "^(stop|continue)$")]
     pub on_ssd_loss: Option<String>,
+    /// Unit that is written as a whole or not at all, in bytes (a power of two from 4096 to 65536), or off. Write-back only.
+    pub atomic: Option<Limit>,
     /// Names of certificates that may use its exports with TLS; an empty list: all that the authority has issued.
     #[schema(max_items = 256)]
     pub tls_names: Option<Vec<String>>,
@@ -214,6 +221,9 @@ impl OptionsPatch {
             new.on_ssd_loss = words::on_ssd_loss_from_name(name)
                 .ok_or_else(|| bad("--on-ssd-loss", format!("has the unknown value {name:?}"), "use stop or continue"))?;
         }
+        if let Some(limit) = self.atomic {
+            new.atomic_bytes = unit(limit)?;
+        }
         if let Some(names) = &self.tls_names {
             new.tls_names = names.clone();
             check_tls_names(names)?;
@@ -224,7 +234,28 @@ impl OptionsPatch {
                 "leave out one of --read-only and --mode write-back".into(),
             ));
         }
+        if let Some(bytes) = new.atomic_bytes.filter(|_| new.mode != Mode::WriteBack) {
+            let unit = human::bytes(bytes.into());
+            return Err(ControlError::BadCombination(
+                format!("only a write-back volume can write {unit} as a whole: in the other modes its backing device may tear them"),
+                "use --mode write-back, or --atomic off".into(),
+            ));
+        }
         Ok(new)
+    }
+}
+
+/// The unit that is written as a whole.
+fn unit(limit: Limit) -> Result<Option<u32>, ControlError> {
+    let range = types::BLOCK_BYTES..=u64::from(ATOMIC_BYTES_MAX);
+    match limit {
+        Limit::Off => Ok(None),
+        Limit::Bytes(bytes) if bytes.is_power_of_two() && range.contains(&bytes) => Ok(Some(bytes as u32)),
+        Limit::Bytes(_) => Err(bad(
+            "--atomic",
+            "must be 4KiB, 8KiB, 16KiB, 32KiB or 64KiB".into(),
+            "write the page size of the database, for instance 16KiB, or off",
+        )),
     }
 }
 
@@ -306,6 +337,7 @@ impl From<&Options> for engine::api::VolumeOptions {
             destage_rate_bytes: options.destage_rate_bytes,
             read_only: options.read_only,
             on_ssd_loss: options.on_ssd_loss,
+            atomic_bytes: options.atomic_bytes,
         }
     }
 }
@@ -345,6 +377,17 @@ mod tests {
     }
 
     #[test]
+    fn units_that_are_whole_keep_a_volume_write_back() {
+        let atomic = |mode: &str, limit| OptionsPatch { mode: Some(mode.into()), atomic: Some(limit), ..Default::default() };
+        let whole = Options { mode: Mode::WriteBack, atomic_bytes: Some(16 << 10), ..Options::default() };
+        check(atomic("write-back", Limit::Bytes(16 << 10)), Ok(whole.clone()));
+        let refused = OptionsPatch { mode: Some("write-through".into()), ..Default::default() }.apply(&whole).expect_err("it is promised");
+        assert!(refused.remedy().contains("--atomic off"), "{refused}");
+        assert_eq!(atomic("write-through", Limit::Off).apply(&whole).expect("both at once"), Options::default());
+        assert_eq!(whole.changes(&Options::default()), ["mode write-back (was write-through)", "atomic writes 16 KiB (was off)"]);
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         let patch = OptionsPatch::default;
         check(OptionsPatch { mode: Some("fast".into()), ..patch() }, Err("--mode has the unknown value"));
@@ -361,6 +404,13 @@ mod tests {
         check(burst, Ok(Options { log_burst_bytes: Some(8 << 20), ..Options::default() }));
         check(OptionsPatch { log_burst: Some(Limit::Bytes(1)), ..patch() }, Err("--log-burst"));
         check(OptionsPatch { latency_goal_ms: Some(0), ..patch() }, Err("--latency-goal"));
+        for bytes in [0, 512, 4095, 12 << 10, 128 << 10, u64::MAX] {
+            check(OptionsPatch { atomic: Some(Limit::Bytes(bytes)), ..patch() }, Err("--atomic must be 4KiB"));
+        }
+        check(
+            OptionsPatch { atomic: Some(Limit::Bytes(16 << 10)), ..patch() },
+            Err("only a write-back volume can write 16 KiB as a whole"),
+        );
         check(OptionsPatch { destage_rate: Some(Limit::Bytes(1)), ..patch() }, Err("--destage-rate"));
         for name in ["", "a,b", "a\nb", &"x".repeat(254)] {
             check(OptionsPatch { tls_names: Some(vec![name.into()]), ..patch() }, Err("--tls-names"));

@@ -72,6 +72,9 @@ pub struct VolumeStats {
     pub ssd_written_bytes: u64,
     /// Bytes admitted to the SSD: what clients wrote or read that was to be kept, each once.
     pub admitted_bytes: u64,
+    /// Writes that covered some atomic unit in part (`--atomic`): nothing is promised of these units together.
+    #[serde(default)]
+    pub partial_unit_writes: u64,
     /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
     pub write_amplification: Option<f64>,
     /// Reads of the backing device.

@@ -18,6 +18,14 @@ pub const MOUNTS: &str = "mounts";
 /// The kind of what is kept of a device for the next daemon.
 pub const KIND: &str = "loop";
 
+/// The driver takes no larger block, and has no other word for what is written as a whole.
+const LOOP_BLOCK_BYTES_MAX: u32 = 4096;
+
+/// Units are whole all the same: a write of one is one request. But no program can find it out from the device.
+fn says_nothing_of_units(unit_bytes: u32) -> String {
+    format!("a loop device cannot announce that aligned writes of {} KiB are atomic: they are", unit_bytes >> 10)
+}
+
 /// The loop devices of all volumes.
 pub struct LoopExporter {
     site: Arc<Site>,
@@ -129,7 +137,7 @@ impl Exporter for LoopExporter {
             nameless: made.nameless().map(str::to_owned),
             warnings: made.warnings().iter().cloned().chain(problem).collect(),
             on_restart,
-            note: None,
+            note: reference.atomic_bytes().filter(|bytes| *bytes > LOOP_BLOCK_BYTES_MAX).map(says_nothing_of_units),
         };
         self.made.put(volume.owner, made);
         Ok(offer)

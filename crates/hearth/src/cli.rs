@@ -513,6 +513,10 @@ pub struct VolumeOptions {
     /// [default: stop]
     #[arg(long, value_name = "stop|continue")]
     pub on_ssd_loss: Option<String>,
+    /// Aligned units of so many bytes are written as a whole or not at all, for databases without a
+    /// double-write buffer: 4KiB to 64KiB, or off; write-back only [default: off]
+    #[arg(long, value_name = "SIZE|off")]
+    pub atomic: Option<String>,
     /// Destage keeps the latency of backing device reads below this [default: 50ms]
     #[arg(long, value_name = "TIME")]
     pub latency_goal: Option<String>,

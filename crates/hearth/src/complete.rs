@@ -97,6 +97,7 @@ fn values_of(path: &str, id: &str) -> Option<Values> {
         "mode" => Values::Words(&["write-through", "write-around", "write-back", "pass-through"]),
         "admission" => Values::Words(&["always", "second-touch"]),
         "content" => Values::Words(&["off", "fast", "dense", "auto"]),
+        "atomic" => Values::Words(&["off", "4KiB", "8KiB", "16KiB", "32KiB", "64KiB"]),
         "on_ssd_loss" => Values::Words(&["stop", "continue"]),
         "export" => Values::Words(EXPORTS.as_slice()),
         "severity" => Values::Words(&["info", "warning", "error"]),

@@ -145,6 +145,7 @@ pub fn options(written: &VolumeOptions, read_write: bool) -> Result<OptionsPatch
         latency_goal_ms: read("--latency-goal", &written.latency_goal, quantity::time_ms)?,
         destage_rate: limit("--destage-rate", &written.destage_rate)?,
         on_ssd_loss: written.on_ssd_loss.clone(),
+        atomic: limit("--atomic", &written.atomic)?,
         tls_names: written.tls_names.as_deref().map(tls_names),
         read_only: if read_write { Some(false) } else { written.read_only.then_some(true) },
     })

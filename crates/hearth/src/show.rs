@@ -249,11 +249,22 @@ pub fn volume(volume: &VolumeView) -> String {
         ("latency goal", time(options.latency_goal_ms)),
         ("destage rate", options.destage_rate_bytes.map_or("off".into(), |b| human::bytes(b) + "/s")),
         ("on loss of the SSD", options.on_ssd_loss.name().into()),
+        ("atomic writes", atomic_writes(volume)),
         ("read-only", if options.read_only { "yes".into() } else { "no".into() }),
         ("uuid", volume.uuid.to_string()),
     ]);
     pairs.extend(volume.job.iter().map(|job| ("under way", format!("{} ({})", job.kind.word(), crate::progress::done_of(job)))));
     troubled(pairs, &volume.problem, &volume.remedy)
+}
+
+fn atomic_writes(volume: &VolumeView) -> String {
+    match volume.options.atomic_bytes {
+        None => "off".into(),
+        Some(bytes) if volume.health == Health::Degraded => {
+            format!("{}, but not without the SSD: the backing device may tear them", human::bytes(bytes.into()))
+        }
+        Some(bytes) => human::bytes(bytes.into()),
+    }
 }
 
 fn troubled(mut pairs: Vec<(&str, String)>, problem: &Option<String>, remedy: &Option<String>) -> String {

@@ -29,6 +29,7 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         ("backing reads", format!("{} ({})", stats.backing_reads, human::bytes(stats.backing_read_bytes))),
         ("backing writes", format!("{} ({})", stats.backing_writes, human::bytes(stats.backing_written_bytes))),
         ("backing discards", stats.backing_discards.to_string()),
+        ("partial unit writes", stats.partial_unit_writes.to_string()),
         ("destaged", human::bytes(stats.destaged_bytes)),
         ("checksum errors", stats.checksum_errors.to_string()),
         ("errors", stats.errors.to_string()),

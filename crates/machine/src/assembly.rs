@@ -99,6 +99,11 @@ impl Root {
         self.root.state().superblock.layout.ssd_bytes
     }
 
+    /// The largest unit that volumes of the pool may keep whole, in bytes.
+    pub fn atomic_bytes_max(&self) -> u32 {
+        self.root.state().superblock.layout.atomic_bytes_max()
+    }
+
     /// See [`root::Root::holds`].
     pub fn holds(&self) -> Vec<Command> {
         self.root.holds()

@@ -240,6 +240,7 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
     stats.cached_bytes = mine.cached_bytes;
     stats.ram_bytes = mine.ram_bytes;
     stats.admitted_bytes = mine.admitted_bytes;
+    stats.partial_unit_writes = mine.partial_unit_writes;
     stats.backing_reads = mine.backing_reads;
     stats.backing_read_bytes = mine.backing_read_bytes;
     stats.backing_writes = mine.backing_writes;

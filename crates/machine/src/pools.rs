@@ -78,6 +78,10 @@ impl LivePool {
     pub(super) fn log_end_bytes(&self) -> u64 {
         locked(&self.root).log_end_bytes()
     }
+
+    pub(super) fn atomic_bytes_max(&self) -> u32 {
+        locked(&self.root).atomic_bytes_max()
+    }
 }
 
 impl Machine {

@@ -4,6 +4,7 @@ use super::exports::{owner, volume_of};
 use super::pools::LivePool;
 use super::{Machine, devices, failed, locked};
 use api::error::ControlError;
+use api::human;
 use datapath::{DeviceUse, Pending, Sample, Volumes};
 use device::{Access, BlockingDevice, DeviceSpec, OpenDevice};
 use engine::api::{Command, VolumeOptions};
@@ -35,6 +36,17 @@ pub(super) struct LiveVolume {
 pub(super) struct Backing {
     pub(super) device: DeviceRef,
     pub(super) opened: OpenDevice,
+}
+
+/// Whether the pool can keep units of the volume whole: a group of its log has to hold one.
+fn check_units(pool: &LivePool, record: &VolumeRecord) -> Result<(), ControlError> {
+    let most = pool.atomic_bytes_max();
+    let Some(wanted) = record.options.atomic_bytes.filter(|wanted| *wanted > most) else { return Ok(()) };
+    let (wanted, most) = (human::bytes(wanted.into()), human::bytes(most.into()));
+    Err(ControlError::BadCombination(
+        format!("pool {} is so small that it cannot write {wanted} as a whole, but {most}", record.pool),
+        "use --atomic off or a smaller unit, or a pool on a larger SSD, or one made with --layout slots".into(),
+    ))
 }
 
 impl Machine {
@@ -192,6 +204,7 @@ impl Volumes for Machine {
 
     fn attach(&self, record: &VolumeRecord) -> Result<(), ControlError> {
         let pool = self.pool(&record.pool)?;
+        check_units(&pool, record)?;
         let backing = self.open_backing(record)?;
         let place = match self.enter_volume(&pool, record) {
             Ok(place) => place,
@@ -283,6 +296,9 @@ impl Volumes for Machine {
     }
 
     fn set_options(&self, volume: &VolumeRecord) -> Result<Box<dyn Pending>, ControlError> {
+        if let Some((pool, _)) = &self.volume(&volume.name)?.cached {
+            check_units(pool, volume)?;
+        }
         let pending = self.change_options(volume)?;
         // Last: a change that fails leaves the names that were in force.
         self.exporters.set_names(&volume_of(volume));

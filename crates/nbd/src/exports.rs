@@ -138,6 +138,7 @@ impl Export {
             description: self.options.description.clone(),
             size_bytes: self.volume.size_bytes(),
             block_bytes_min,
+            atomic_bytes: self.volume.atomic_bytes().unwrap_or(0),
             whole_read_bytes_max: self.volume.request_bytes_max() / block_bytes_min * block_bytes_min,
             read_only: self.options.read_only || self.volume.read_only(),
             fast_zeroes: self.options.fast_zeroes,

@@ -15,7 +15,7 @@ use page::{PAGE_BYTES, PagePool};
 use pool::commands::token_of;
 use pool::part::home_of;
 use pool::{Devices, Part, Place};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use types::{ShardIndex, VolumeId, VolumeIndex};
@@ -138,7 +138,7 @@ impl Runtime {
             return Err(RuntimeError::TooLarge { device: backing.name().to_string(), size_bytes: geometry.size_bytes });
         }
         self.set_backing(pool, index, Some(backing.0.number))?;
-        let read_only = AtomicBool::new(options.read_only);
+        let treated = options.clone();
         self.tell_shards(pool, Command::Attach { volume: index, id, size_bytes: geometry.size_bytes, options })?;
         let shared = VolumeShared {
             number: self.next_volume_number(),
@@ -146,7 +146,8 @@ impl Runtime {
             size_bytes: AtomicU64::new(geometry.size_bytes),
             logical_block_bytes: geometry.logical_block_bytes,
             physical_block_bytes: backing.0.physical_block_bytes,
-            read_only,
+            atomic_bytes: AtomicU32::new(0),
+            read_only: AtomicBool::new(false),
             can_discard: geometry.discard,
             discard_zeroes: geometry.discard_zeroes,
             sampled_below: AtomicU64::new(0),
@@ -157,6 +158,7 @@ impl Runtime {
             route: Route::Cached { pool: pool.0.number, index },
             parts: crate::parts::Parts::default(),
         };
+        shared.treat(&treated);
         self.add_volume(shared)
     }
 
@@ -224,7 +226,7 @@ impl Runtime {
     /// [`RuntimeError::Timeout`].
     pub fn set_options(&self, pool: &PoolRef, volume: &VolumeRef, options: VolumeOptions) -> Result<CommandTicket, RuntimeError> {
         let Route::Cached { index, .. } = volume.0.route else { panic!("a bare volume has no options") };
-        volume.0.read_only.store(options.read_only, Ordering::Relaxed);
+        volume.0.treat(&options);
         self.command(pool, Command::SetOptions { token: 0, volume: index, options })
     }
 

@@ -240,6 +240,7 @@ impl Runtime {
             size_bytes: AtomicU64::new(size_bytes),
             logical_block_bytes: geometry.logical_block_bytes,
             physical_block_bytes: device.0.physical_block_bytes,
+            atomic_bytes: AtomicU32::new(0),
             read_only: AtomicBool::new(options.read_only),
             can_discard: geometry.discard,
             discard_zeroes: geometry.discard_zeroes,

@@ -1,10 +1,11 @@
 //! What an endpoint sees of a volume.
 
 use crate::parts::Parts;
+use engine::api::VolumeOptions;
 use page::PagePool;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use types::VolumeIndex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use types::{Mode, VolumeIndex};
 
 /// A handle to a volume, cheap to clone and usable from any thread. It stays valid after the volume is gone: requests
 /// submitted then are answered with [`RequestError::Shutdown`](engine::api::RequestError::Shutdown).
@@ -21,6 +22,8 @@ pub(crate) struct VolumeShared {
     pub(crate) size_bytes: AtomicU64,
     pub(crate) logical_block_bytes: u32,
     pub(crate) physical_block_bytes: u32,
+    /// See [`VolumeRef::atomic_bytes`]; 0: none.
+    pub(crate) atomic_bytes: AtomicU32,
     pub(crate) read_only: AtomicBool,
     pub(crate) can_discard: bool,
     pub(crate) discard_zeroes: bool,
@@ -50,6 +53,13 @@ pub(crate) enum Route {
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 impl VolumeShared {
+    /// It is treated so from now on.
+    pub(crate) fn treat(&self, options: &VolumeOptions) {
+        self.read_only.store(options.read_only, Ordering::Relaxed);
+        let atomic_bytes = options.atomic_bytes.filter(|_| options.mode == Mode::WriteBack);
+        self.atomic_bytes.store(atomic_bytes.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// Requests up to there are served from now on.
     pub(crate) fn grow(&self, size_bytes: u64) {
         self.size_bytes.fetch_max(size_bytes, Ordering::AcqRel);
@@ -79,10 +89,16 @@ impl VolumeRef {
         self.0.logical_block_bytes
     }
 
-    /// What a power cut leaves old or new as a whole, in bytes, from the logical block up to 4096: the physical block of the backing device,
-    /// whatever the mode. Writes may go past the log at any time, and the mode of a live volume may change.
+    /// What a power cut leaves old or new as a whole, in bytes: the atomic unit of the volume, else the physical block of the backing device, from
+    /// the logical block up to 4096, whatever the mode. Writes may go past the log at any time, and the mode of a live volume may change.
     pub fn physical_block_bytes(&self) -> u32 {
-        self.0.physical_block_bytes
+        self.atomic_bytes().unwrap_or_default().max(self.0.physical_block_bytes)
+    }
+
+    /// Aligned units of so many bytes are written as a whole, if the volume is treated so (see
+    /// [`VolumeOptions::atomic_bytes`](engine::api::VolumeOptions::atomic_bytes)). May change while the volume is attached.
+    pub fn atomic_bytes(&self) -> Option<u32> {
+        Some(self.0.atomic_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
     /// Whether writes, zeroes and discards fail with
@@ -102,10 +118,13 @@ impl VolumeRef {
     }
 
     /// The longest read or write, in bytes: [`REQUEST_BYTES_MAX`], or an eighth of the pages clients may use if that is less (so
-    /// that one request can never need more than there are). Zeroes and discards have no such limit.
+    /// that one request can never need more than there are). Zeroes and discards have no such limit. Whole units of a volume that keeps such:
+    /// whoever cuts a longer request there tears none.
     pub fn request_bytes_max(&self) -> u32 {
         let eighth_bytes = (self.0.pages.pages_max() - self.0.reserved_pages) as u64 / 8 * page::PAGE_BYTES as u64;
-        REQUEST_BYTES_MAX.min(u32::try_from(eighth_bytes).unwrap_or(u32::MAX)).max(page::PAGE_BYTES as u32)
+        let most = REQUEST_BYTES_MAX.min(u32::try_from(eighth_bytes).unwrap_or(u32::MAX));
+        let unit = self.atomic_bytes().unwrap_or(page::PAGE_BYTES as u32);
+        (most / unit * unit).max(page::PAGE_BYTES as u32)
     }
 }
 
@@ -124,6 +143,7 @@ impl VolumeShared {
             size_bytes: AtomicU64::new(1 << 20),
             logical_block_bytes: 512,
             physical_block_bytes: 512,
+            atomic_bytes: AtomicU32::new(0),
             read_only: AtomicBool::new(false),
             can_discard: true,
             discard_zeroes: true,

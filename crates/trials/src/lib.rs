@@ -10,6 +10,8 @@
 //! * [`nbd`]: an NBD client as small as the protocol allows.
 //! * [`direct`]: a block device around the page cache.
 //! * [`mariadb`]: a database server.
+//! * [`postgres`]: another one.
+//! * [`power`]: disks that lose power.
 //! * [`history`]: the checker of register histories.
 //! * [`registers`]: clients that use sectors as registers and record what they saw.
 #![forbid(unsafe_code)]
@@ -24,6 +26,8 @@ pub mod mariadb;
 pub mod nbd;
 pub mod needs;
 pub mod place;
+pub mod postgres;
+pub mod power;
 pub mod registers;
 pub mod tree;
 pub mod turns;

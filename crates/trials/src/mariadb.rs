@@ -29,6 +29,12 @@ pub struct Database {
 impl Database {
     /// Starts the server and waits until it answers, recovery included. Its redo log lies in `log_at`, if that is given.
     pub fn start(place: &Place, at: &Path, log_at: Option<&Path>) -> Database {
+        let log = log_at.map(|log| format!("--innodb-log-group-home-dir={}", log.display()));
+        Database::start_with(place, at, log.as_slice())
+    }
+
+    /// The same with these options.
+    pub fn start_with<S: AsRef<str>>(place: &Place, at: &Path, options: &[S]) -> Database {
         let (socket, log) = (place.socket("db.sock"), place.path("mariadbd.err"));
         let mut server = Command::new(program("mariadbd").expect("it was looked for"));
         server.args(["--no-defaults", "--user=root", "--skip-networking", "--skip-grant-tables", "--skip-log-bin"]);
@@ -36,7 +42,7 @@ impl Database {
         server.args(["--innodb-log-file-size=8M", "--performance-schema=OFF", "--key-buffer-size=1M"]);
         server.arg(format!("--datadir={}", at.join("data").display())).arg(format!("--socket={socket}"));
         server.arg(format!("--pid-file={}", place.path("mariadbd.pid"))).arg(format!("--log-error={log}"));
-        server.args(log_at.map(|log| format!("--innodb-log-group-home-dir={}", log.display())));
+        server.args(options.iter().map(S::as_ref));
         let child = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("mariadbd starts");
         let mut database = Database { child, socket, log };
         let begun = Instant::now();
@@ -55,10 +61,17 @@ impl Database {
 
     /// A command line client.
     pub fn client(&self) -> Command {
-        let mut client = Command::new("mariadb");
-        client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names", "--unbuffered"]);
-        client.arg(format!("--socket={}", self.socket));
-        client
+        self.client_maker()()
+    }
+
+    /// What makes such clients, whatever becomes of the server.
+    pub fn client_maker(&self) -> impl Fn() -> Command + use<> {
+        let socket = format!("--socket={}", self.socket);
+        move || {
+            let mut client = Command::new("mariadb");
+            client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names", "--unbuffered", &socket]);
+            client
+        }
     }
 
     /// Runs statements that must succeed; gives what they answer, a row a line.

@@ -152,6 +152,11 @@ impl Place {
         assert!(good, "the daemon stopped with {status:?}: {}", self.log());
     }
 
+    /// SIGKILL, and no wait for its end: that may depend on who asks for it.
+    pub fn begin_kill(&self) {
+        kill_process(Pid::from_child(self.daemon.as_ref().expect("it runs")), Signal::KILL).expect("it is our child and not waited for");
+    }
+
     /// As a crash: SIGKILL.
     pub fn kill(&mut self) {
         let mut child = self.daemon.take().expect("it runs");
@@ -173,6 +178,13 @@ impl Place {
     pub fn pool(&self, ssd_mib: u32, ram_mib: u32) {
         let (ssd, size, ram) = (self.path("ssd.img"), format!("{ssd_mib}MiB"), format!("{ram_mib}MiB"));
         self.must(&["pool", "create", "fast", "--ssd", &ssd, "--size", &size, "--ram", &ram]);
+    }
+
+    /// A volume named `name` of pool `fast` over a backing device that is there; gives where it is offered.
+    pub fn volume_over(&mut self, name: &str, backing: &str, more: &[&str]) -> Exports {
+        self.volumes.push(name.into());
+        self.must(&[&["volume", "add", name, "--backing", backing, "--pool", "fast", "--admission", "always"], more].concat());
+        self.exports(name)
     }
 
     /// A volume over a new file; gives its name, which no other trial on this machine has, and where it is offered.
@@ -219,15 +231,28 @@ impl Place {
         std::fs::set_permissions(self.run.path(), open).expect("the directory is ours");
     }
 
-    /// Mounts a device; gives where.
+    /// Mounts a device with an ext4; gives where.
     pub fn mount(&mut self, device: &str, options: &str) -> PathBuf {
+        self.mount_as("ext4", device, options)
+    }
+
+    /// Mounts a device with a file system of that kind; gives where.
+    pub fn mount_as(&mut self, kind: &str, device: &str, options: &str) -> PathBuf {
         let at = self.run.path().join(format!("mnt{}", self.mounts.len()));
         std::fs::create_dir_all(&at).expect("there is room");
-        let mounted = self.tool(&["mount", "-t", "ext4", "-o", options, device, &at.display().to_string()], SHORT);
+        let mounted = self.tool(&["mount", "-t", kind, "-o", options, device, &at.display().to_string()], SHORT);
         // Known before it is judged: a mount that came late is still undone.
         self.mounts.push(at.clone());
         assert!(mounted.good(), "{mounted:#?}");
         at
+    }
+
+    /// Whether this kernel mounts what is on a device.
+    pub fn can_mount(&self, kind: &str, device: &str) -> bool {
+        let at = self.run.path().join("try");
+        std::fs::create_dir_all(&at).expect("there is room");
+        let at = at.display().to_string();
+        self.tool(&["mount", "-t", kind, device, &at], SHORT).good() && self.tool(&["umount", &at], LONG).good()
     }
 
     /// Unmounts, which must succeed: once those who look at it, or have just ended, have let it go.

@@ -27,6 +27,8 @@ use std::time::Duration;
 const DEPTH: u16 = 128;
 /// Longest request: an extent, which the engine handles as one piece.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Pages that a request may have beside each other in the bytes of a volume and not in memory: the block layer's own limit.
+const SEGMENTS_MAX: u32 = 128;
 /// How long requests in flight may take when a device ends.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the server before may take to end: its memory and rings go first.
@@ -507,12 +509,22 @@ fn remove(control: &mut Control, number: u32) {
     }
 }
 
+/// The longest request in bytes. One that is longer is cut by the block layer where a physical block ends; one of more pages than a request may
+/// have is cut anywhere, so where units are to stay whole, a request is too short for that.
+fn request_bytes_max(volume: &VolumeRef) -> u32 {
+    let most = volume.request_bytes_max() / 4096 * 4096;
+    match volume.atomic_bytes() {
+        None => most,
+        Some(unit_bytes) => most.min(SEGMENTS_MAX * 4096 - unit_bytes.max(4096)) / unit_bytes * unit_bytes,
+    }
+}
+
 fn parameters(volume: &VolumeRef) -> Parameters {
     Parameters {
         size_bytes: volume.size_bytes(),
         block_bytes: volume.logical_block_bytes(),
         physical_bytes: volume.physical_block_bytes(),
-        request_bytes_max: REQUEST_BYTES_MAX.min(volume.request_bytes_max() / 4096 * 4096),
+        request_bytes_max: REQUEST_BYTES_MAX.min(request_bytes_max(volume)),
         // The driver would hold to that as long as the device is there: it is set by [`UblkHandle::set_read_only`].
         read_only: false,
         can_discard: volume.can_discard(),

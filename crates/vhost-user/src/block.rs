@@ -20,6 +20,8 @@ const RANGE_SECTORS_MAX: u32 = 4 << 20;
 /// Ranges in one request.
 const RANGES_MAX: u32 = 16;
 const RANGE_BYTES: usize = 16;
+/// Header and status take one descriptor each of the 128 of the usual queue.
+const SEGMENTS_MAX: u32 = 126;
 
 /// Feature bits.
 pub(crate) mod feature {
@@ -82,13 +84,15 @@ impl BlockDevice {
     pub(crate) fn config(&self, has_write_cache: bool) -> [u8; CONFIG_BYTES] {
         let mut config = [0; CONFIG_BYTES];
         let block_bytes = self.volume.logical_block_bytes();
-        let blocks_each = (BLOCK_BYTES / u64::from(block_bytes)) as u16;
+        let unit_bytes = self.volume.atomic_bytes().unwrap_or(BLOCK_BYTES as u32);
+        let blocks_each = (unit_bytes / block_bytes) as u16;
+        // Where a request has more pages than that, the guest's kernel cuts it: at the end of a unit, if these are whole units.
+        let pages_each = unit_bytes / BLOCK_BYTES as u32;
         let mut put = |at: usize, bytes: &[u8]| config[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &(self.volume.size_bytes() / SECTOR_BYTES).to_le_bytes());
-        // Header and status take one descriptor each of the 128 of the usual queue.
-        put(12, &126u32.to_le_bytes());
+        put(12, &(SEGMENTS_MAX / pages_each * pages_each).to_le_bytes());
         put(20, &block_bytes.to_le_bytes());
-        // What holds as a whole is the backing device's; but writes smaller than the cache's blocks cost a read there.
+        // What holds as a whole is the backing device's, or an atomic unit; but writes smaller than the cache's blocks cost a read there.
         put(24, &[(self.volume.physical_block_bytes() / block_bytes).trailing_zeros() as u8, 0]);
         put(26, &blocks_each.to_le_bytes());
         put(CONFIG_WRITEBACK, &[u8::from(has_write_cache)]);

@@ -122,6 +122,8 @@ mod shares_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod units_tests;
+#[cfg(test)]
 mod wording_tests;
 
 use crate::repeats::Repeats;

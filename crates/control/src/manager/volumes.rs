@@ -190,6 +190,7 @@ impl Manager {
         if before.attachment.is_some() {
             super::attach::check_options(&options)?;
         }
+        self.check_units_are_not_needed(&before, &options)?;
         let mut exported = String::new();
         match &set.exports {
             None => check_tls_names(&options, &before.exports)?,
@@ -240,9 +241,35 @@ impl Manager {
         if options.on_ssd_loss == OnSsdLoss::Continue {
             self.waits_no_more(name);
         }
+        let told = told + self.say_units_anew(&record, &before.options).as_deref().unwrap_or_default();
         let leaves_write_back = before.options.mode == Mode::WriteBack && options.mode != Mode::WriteBack;
         let job = self.watch_change(claim, record, counters, pending, leaves_write_back)?;
         Ok(job.map_or(Answer::Done(Done::so(told)), |job| Answer::Job(Box::new(job))))
+    }
+
+    /// What was promised of units is not taken back while somebody may rely on it.
+    fn check_units_are_not_needed(&self, before: &VolumeRecord, options: &Options) -> Result<(), ControlError> {
+        if options.atomic_bytes >= before.options.atomic_bytes || !self.volume_attached(&before.name) {
+            return Ok(());
+        }
+        self.check_unused(before).map_err(|used| {
+            ControlError::BadCombination(
+                format!("programs may rely on whole writes: {}", used.reason()),
+                "let them protect their pages themselves again (doublewrite, full_page_writes), unmount the volume, then try again".into(),
+            )
+        })
+    }
+
+    /// Block devices say what is whole when they are made: one that nobody uses is made anew. What there is to say of another.
+    fn say_units_anew(&self, volume: &VolumeRecord, before: &Options) -> Option<String> {
+        let has_device = self.offered(volume).iter().any(|export| export.is_device());
+        if volume.options.atomic_bytes == before.atomic_bytes || !has_device || self.renew_idle_device(volume) {
+            return None;
+        }
+        let name = &volume.name;
+        Some(format!(
+            "; its block device is in use and does not say so before `hearth volume stop {name}` and `hearth volume start {name}`"
+        ))
     }
 
     /// Saves a volume's options, and with them that it may have dirty data from now on, if so. `None`: there is no such volume.

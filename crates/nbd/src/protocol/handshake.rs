@@ -45,6 +45,8 @@ pub struct ExportInfo {
     pub size_bytes: u64,
     /// Requests must start and end on a multiple of this: the logical block size.
     pub block_bytes_min: u32,
+    /// The volume keeps aligned units of so many bytes whole; 0: it does not.
+    pub atomic_bytes: u32,
     /// Longest READ in bytes that is answered in one chunk, at most [`PAYLOAD_BYTES_MAX`], which is the limit for all others and
     /// for WRITE.
     pub whole_read_bytes_max: u32,
@@ -62,6 +64,7 @@ impl ExportInfo {
             description: String::new(),
             size_bytes,
             block_bytes_min: 512,
+            atomic_bytes: 0,
             whole_read_bytes_max: PAYLOAD_BYTES_MAX,
             read_only: false,
             fast_zeroes: false,
@@ -441,7 +444,7 @@ impl Handshake {
         if wants(info::DESCRIPTION) && !export.description.is_empty() {
             fact(info::DESCRIPTION, &[export.description.as_bytes()]);
         }
-        let preferred = PREFERRED_BLOCK_BYTES.max(export.block_bytes_min);
+        let preferred = PREFERRED_BLOCK_BYTES.max(export.block_bytes_min).max(export.atomic_bytes);
         // Structured replies may come in chunks, so that no single one has to be large.
         let maximum = if self.structured { PAYLOAD_BYTES_MAX } else { export.whole_read_bytes_max };
         let sizes = [export.block_bytes_min, preferred, maximum].map(u32::to_be_bytes);

@@ -385,6 +385,12 @@ pub const METRICS: &[Metric] = &[
     volume("hearth_volume_own_read_bytes", "bytes", |s| count(s.own_read_bytes), "Bytes of them."),
     volume("hearth_volume_backing_writes", "1", |s| count(s.backing_writes), "Writes of the backing device, destage included."),
     volume("hearth_volume_backing_written_bytes", "bytes", |s| count(s.backing_written_bytes), "Bytes of them."),
+    volume(
+        "hearth_volume_partial_unit_writes",
+        "1",
+        |s| count(s.partial_unit_writes),
+        "Writes that covered some atomic unit in part (--atomic).",
+    ),
     volume("hearth_volume_backing_discards", "1", |s| count(s.backing_discards), "Discards of the backing device. They move no data."),
     volume("hearth_volume_destaged_bytes", "bytes", |s| count(s.destaged_bytes), "Bytes destaged."),
     moved(

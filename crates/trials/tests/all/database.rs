@@ -11,7 +11,7 @@ use trials::needs::{Need, met};
 use trials::place::{LONG, Place, SHORT};
 
 const ROUNDS: u32 = 3;
-const CLIENTS: usize = 4;
+pub const CLIENTS: usize = 4;
 /// Commits that must have been acknowledged in a round before the daemon is killed.
 const COMMITS_MIN: u64 = 60;
 /// A client's rows have ids from its number times this on.
@@ -36,11 +36,7 @@ fn mariadb_survives_kill() {
     for round in 1..=ROUNDS {
         let mut database = Database::start(&place, &at, None);
         if round == 1 {
-            database.must(
-                "CREATE DATABASE trial; CREATE TABLE trial.entry (id BIGINT PRIMARY KEY, payload VARCHAR(300), KEY (payload(20))) ENGINE=InnoDB;
-                 CREATE TABLE trial.total (client INT PRIMARY KEY, number BIGINT) ENGINE=InnoDB;
-                 INSERT INTO trial.total VALUES (0, 0), (1, 0), (2, 0), (3, 0);",
-            );
+            make_tables(&database);
         } else {
             account(&database, &acknowledged);
         }
@@ -49,7 +45,7 @@ fn mariadb_survives_kill() {
             for (number, last) in acknowledged.iter().enumerate() {
                 let child = database.client().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
                 let child = child.expect("the client starts");
-                scope.spawn(move || load(child, number as u64, last));
+                scope.spawn(move || load(child, number as u64, last, transaction));
             }
             let begun = Instant::now();
             let sum = || acknowledged.iter().map(|a| a.load(Ordering::SeqCst)).sum::<u64>() - before;
@@ -83,19 +79,22 @@ fn mariadb_survives_kill() {
     place.stop();
 }
 
+/// Tables for [`load`].
+pub fn make_tables(database: &Database) {
+    database.must(
+        "CREATE DATABASE trial; CREATE TABLE trial.entry (id BIGINT PRIMARY KEY, payload VARCHAR(300), KEY (payload(20))) ENGINE=InnoDB;
+         CREATE TABLE trial.total (client INT PRIMARY KEY, number BIGINT) ENGINE=InnoDB;
+         INSERT INTO trial.total VALUES (0, 0), (1, 0), (2, 0), (3, 0);",
+    );
+}
+
 /// One client: transactions of an insert and an update, one after the other; a commit counts from the moment the server said so.
-fn load(mut child: Child, client: u64, last: &AtomicU64) {
+pub fn load(mut child: Child, client: u64, last: &AtomicU64, transaction: fn(u64, u64) -> String) {
     let mut to = child.stdin.take().expect("it is piped");
     let from = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut number = last.load(Ordering::SeqCst);
     let send = |to: &mut std::process::ChildStdin, number: u64| {
-        let (id, payload) = (client * CLIENT_IDS + number, payload(client, number));
-        writeln!(
-            to,
-            "BEGIN; REPLACE INTO trial.entry VALUES ({id}, '{payload}'); UPDATE trial.total SET number = {number} WHERE client = {client}; \
-             COMMIT; SELECT {number};"
-        )
-        .and_then(|()| to.flush())
+        writeln!(to, "{} SELECT {number};", transaction(client, number)).and_then(|()| to.flush())
     };
     number += 1;
     let mut sent = send(&mut to, number);
@@ -112,25 +111,42 @@ fn load(mut child: Child, client: u64, last: &AtomicU64) {
     command::end(&mut child);
 }
 
+/// Transaction `number` of a client, for MariaDB.
+pub fn transaction(client: u64, number: u64) -> String {
+    let (id, payload) = (row_id(client, number), payload(client, number));
+    format!(
+        "BEGIN; REPLACE INTO trial.entry VALUES ({id}, '{payload}'); UPDATE trial.total SET number = {number} WHERE client = {client}; COMMIT;"
+    )
+}
+
+/// The row that it brings.
+pub fn row_id(client: u64, number: u64) -> u64 {
+    client * CLIENT_IDS + number
+}
+
 /// What row `number` of a client holds: no two are alike, and each is long enough to fill pages.
-fn payload(client: u64, number: u64) -> String {
+pub fn payload(client: u64, number: u64) -> String {
     let word = (client << 32 | number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     format!("{word:016x}").repeat(16)
 }
 
 /// Every acknowledged commit is there with its content; at most one more of each client; and no half of a transaction.
-fn account(database: &Database, acknowledged: &[AtomicU64; CLIENTS]) {
+pub fn account(database: &Database, acknowledged: &[AtomicU64; CLIENTS]) {
     let checked = database.must("CHECK TABLE trial.entry EXTENDED; CHECK TABLE trial.total EXTENDED;");
     assert_eq!(checked.lines().filter(|line| line.ends_with("status\tOK")).count(), 2, "{checked}");
     let rows = database.must("SELECT id, payload FROM trial.entry ORDER BY id;");
+    account_for(&rows, &database.must("SELECT number FROM trial.total ORDER BY client;"), acknowledged);
+}
+
+/// The same of these rows (number and payload, with a tab between) and totals, a row a line.
+pub fn account_for(rows: &str, totals: &str, acknowledged: &[AtomicU64; CLIENTS]) {
     let mut rows = rows.lines();
-    let totals = database.must("SELECT number FROM trial.total ORDER BY client;");
     assert_eq!(totals.lines().count(), CLIENTS, "{totals}");
     for (client, (last, total)) in acknowledged.iter().zip(totals.lines()).enumerate() {
         let (client, last, total) = (client as u64, last.load(Ordering::SeqCst), total.parse::<u64>().expect("a number"));
         assert!(total == last || total == last + 1, "client {client}: {last} commits acknowledged, {total} found");
         for number in 1..=total {
-            let wanted = format!("{}\t{}", client * CLIENT_IDS + number, payload(client, number));
+            let wanted = format!("{}\t{}", row_id(client, number), payload(client, number));
             assert_eq!(rows.next(), Some(wanted.as_str()), "client {client}, commit {number} of {last} acknowledged");
         }
         // The unanswered commit that was done counts as done from here on.

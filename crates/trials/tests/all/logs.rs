@@ -5,12 +5,13 @@
 
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use trials::command;
 use trials::mariadb::{Database, install};
 use trials::needs::{Need, met, program};
-use trials::place::{Exports, LONG, Place, SHORT};
+use trials::place::{Exports, LONG, Place};
+use trials::postgres::{self, Postgres};
 
 const LOOP: [&str; 2] = ["--export", "loop"];
 
@@ -150,32 +151,23 @@ fn a_write_ahead_log_stays_on_the_ssd() {
     let (wal, log) = place.volume_by_default(320, "write-back", &LOOP);
     let [at, log_at] = [tables, log].map(|exports| {
         let at = file_system(&mut place, &exports);
-        std::os::unix::fs::chown(&at, Some(account()), None).expect("we are root");
+        std::os::unix::fs::chown(&at, Some(postgres::account()), None).expect("we are root");
         std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o755)).expect("we are root");
         at
     });
     let [data, wal_dir] = [at.join("data"), log_at.join("wal")].map(|path| path.display().to_string());
     let settings = ["-D", &data, "-X", &wal_dir, "-U", "postgres", "--auth=trust", "--locale=C", "--no-sync"];
-    command::must(as_server("initdb").args(settings), LONG);
-    let socket = at.display().to_string();
-    let mut server = as_server("postgres");
-    server.args(["-D", &data, "-k", &socket, "-c", "listen_addresses=", "-c", "shared_buffers=32MB"]);
-    // Segments that are new are filled with zeroes by many writes at once, which may go around: here they are there already.
-    server.args(["-c", "min_wal_size=192MB", "-c", "max_wal_size=256MB", "-c", "wal_recycle=on", "-c", "wal_init_zero=off"]);
-    let log = std::fs::File::create(place.path("postgres.log")).expect("there is room");
-    let child = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("postgres starts");
-    let server = Server(child);
-    let client = |words: &[&str]| {
-        let mut client = as_server(words[0]);
-        client.args(["-h", &socket, "-U", "postgres"]).args(&words[1..]).arg("postgres");
-        client
-    };
-    let begun = std::time::Instant::now();
-    while !command::run(&mut client(&["psql", "-c", "select 1"]), SHORT).good() {
-        let said = std::fs::read_to_string(place.path("postgres.log")).unwrap_or_default();
-        assert!(begun.elapsed() < LONG, "postgres does not answer: {said}");
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    command::must(postgres::program("initdb").args(settings), LONG);
+    let options = [
+        "shared_buffers=32MB",
+        // Segments that are new are filled with zeroes by many writes at once, which may go around: here they are there already.
+        "min_wal_size=192MB",
+        "max_wal_size=256MB",
+        "wal_recycle=on",
+        "wal_init_zero=off",
+    ];
+    let server = Postgres::start(&place, &data, &at, &options);
+    let client = |words: &[&str]| server.client(words);
     command::must(&mut client(&["pgbench", "-q", "-i", "-s", "4"]), LONG);
     // Pages that change for the first time after a checkpoint go into the log whole: its writes are large then.
     command::must(&mut client(&["psql", "-c", "checkpoint"]), LONG);
@@ -186,46 +178,4 @@ fn a_write_ahead_log_stays_on_the_ssd() {
     place.unmount(&log_at);
     place.unmount(&at);
     place.stop();
-}
-
-/// A running server: told to stop at once with its guard.
-struct Server(std::process::Child);
-
-impl Server {
-    fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).expect("it is our child and not waited for");
-    }
-
-    /// A clean stop, clients or not.
-    fn stop(mut self) {
-        self.signal(rustix::process::Signal::INT);
-        let status = command::wait(&mut self.0, LONG);
-        assert!(status.is_some_and(|status| status.success()), "postgres stopped with {status:?}");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            self.signal(rustix::process::Signal::QUIT);
-            if command::wait(&mut self.0, SHORT).is_none() {
-                command::end(&mut self.0);
-            }
-        }
-    }
-}
-
-/// The user that owns nothing here: PostgreSQL refuses root.
-fn account() -> u32 {
-    let users = std::fs::read_to_string("/etc/passwd").expect("every system has it");
-    let of = |name: &str| users.lines().find(|line| line.split(':').next() == Some(name))?.split(':').nth(2)?.parse().ok();
-    of("postgres").or_else(|| of("nobody")).unwrap_or(65534)
-}
-
-/// A program of PostgreSQL, to be run as that user.
-fn as_server(name: &str) -> Command {
-    let mut command = Command::new(program("setpriv").expect("it was looked for"));
-    let path = trials::needs::postgres(name).or_else(|| program(name)).expect("it was looked for");
-    command.arg(format!("--reuid={}", account())).args(["--clear-groups", "--", &path]).current_dir(Path::new("/"));
-    command
 }

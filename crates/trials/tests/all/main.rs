@@ -17,6 +17,7 @@ mod names;
 mod nbd_tls;
 mod nbd_tools;
 mod outlives;
+mod power_cuts;
 mod registers;
 mod shares;
 mod shares_by_tgt;
