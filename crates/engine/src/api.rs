@@ -469,7 +469,7 @@ pub struct VolumeOptions {
     /// What writes do when the SSD is lost while some of the volume is dirty.
     pub on_ssd_loss: OnSsdLoss,
     /// Write-back: what a write holds of each aligned unit of so many bytes is found as a whole or not at all after a crash. A power of two
-    /// from [`BLOCK_BYTES`](types::BLOCK_BYTES) to [`Layout::atomic_bytes_max`](format::Layout::atomic_bytes_max); `None`: nothing is promised
+    /// from [`BLOCK_BYTES`](types::BLOCK_BYTES) to [`atomic_bytes_max`](crate::store::atomic_bytes_max); `None`: nothing is promised
     /// of more than a block.
     pub atomic_bytes: Option<u32>,
 }

@@ -99,9 +99,9 @@ impl Root {
         self.root.state().superblock.layout.ssd_bytes
     }
 
-    /// The largest unit that volumes of the pool may keep whole, in bytes.
-    pub fn atomic_bytes_max(&self) -> u32 {
-        self.root.state().superblock.layout.atomic_bytes_max()
+    /// See [`engine::store::atomic_bytes_max`].
+    pub fn atomic_bytes_max(&self) -> Option<u32> {
+        engine::store::atomic_bytes_max(&self.root.state().superblock.layout)
     }
 
     /// See [`root::Root::holds`].

@@ -79,7 +79,7 @@ impl LivePool {
         locked(&self.root).log_end_bytes()
     }
 
-    pub(super) fn atomic_bytes_max(&self) -> u32 {
+    pub(super) fn atomic_bytes_max(&self) -> Option<u32> {
         locked(&self.root).atomic_bytes_max()
     }
 }

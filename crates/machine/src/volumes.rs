@@ -41,10 +41,10 @@ pub(super) struct Backing {
 /// Whether the pool can keep units of the volume whole: a group of its log has to hold one.
 fn check_units(pool: &LivePool, record: &VolumeRecord) -> Result<(), ControlError> {
     let most = pool.atomic_bytes_max();
-    let Some(wanted) = record.options.atomic_bytes.filter(|wanted| *wanted > most) else { return Ok(()) };
-    let (wanted, most) = (human::bytes(wanted.into()), human::bytes(most.into()));
+    let Some(wanted) = record.options.atomic_bytes.filter(|wanted| most.is_none_or(|most| *wanted > most)) else { return Ok(()) };
+    let but = most.map_or(String::new(), |most| format!(", but at most {}", human::bytes(most.into())));
     Err(ControlError::BadCombination(
-        format!("pool {} is so small that it cannot write {wanted} as a whole, but {most}", record.pool),
+        format!("pool {} is so small that it cannot write {} as a whole{but}", record.pool, human::bytes(wanted.into())),
         "use --atomic off or a smaller unit, or a pool on a larger SSD, or one made with --layout slots".into(),
     ))
 }

@@ -40,7 +40,7 @@ use core::ops::Range;
 use format::Record;
 use format::checkpoint::LogEnd;
 use page::{Page, PagePool};
-use types::{ShardIndex, VolumeId};
+use types::{EXTENT_BLOCKS, ShardIndex, VolumeId};
 
 /// Where a shard's part of the SSD is; fixed when the pool is formatted.
 #[derive(Clone, Debug)]
@@ -70,6 +70,14 @@ impl StorePlace {
     pub fn bytes(&self) -> Range<u64> {
         self.layout.segment_offset(self.shard, 0)..self.layout.segment_offset(self.shard, self.layout.segments_per_shard)
     }
+}
+
+/// The largest unit that a volume may keep whole in a pool of this layout, in bytes; `None`: its shards are so small that not even the longest part
+/// of a write finds room in one, and goes to the backing device.
+pub fn atomic_bytes_max(layout: &format::Layout) -> Option<u32> {
+    let blocks = EXTENT_BLOCKS as u32;
+    let has_room = if layout.has_slots() { slots::ever_writes(layout, blocks) } else { ring::ever_writes(layout, blocks) };
+    has_room.then(|| layout.atomic_bytes_max())
 }
 
 /// How soon a record must be on the SSD.

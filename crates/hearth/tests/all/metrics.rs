@@ -158,7 +158,8 @@ fn what_is_documented_is_there_and_moves_and_nothing_else_is() {
     let mut through = volume(&place, "through", &[]);
     let slots = place.path("slots.img");
     place.must(&["pool", "create", "slots", "--ssd", &slots, "--size", "64MiB", "--ram", "4MiB", "--layout", "slots"]);
-    let mut in_slots = volume_of("slots", &place, "in-slots", &["--mode", "write-back", "--write-cache-depth", "1s"]);
+    let in_slots = ["--mode", "write-back", "--write-cache-depth", "1s", "--atomic", "8KiB"];
+    let mut in_slots = volume_of("slots", &place, "in-slots", &in_slots);
     let before = scrape(&place);
     let documented = documented();
     let by_load: Vec<&Documented> = documented.iter().filter(|d| d.moved_by == "load").collect();

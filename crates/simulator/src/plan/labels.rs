@@ -49,7 +49,9 @@ impl Plan {
         let Some(labels) = &mut self.labels else { return };
         (labels.pin_percent, labels.ranges, labels.stream_percent) = (95, prng.pick(&[1, 3]), 0);
         self.segment_bytes = 64 << 10;
-        self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + u64::from(self.shards) * 8 * self.segment_bytes;
+        // Where units are kept whole, enough for the longest write.
+        let segments = if self.mix.units_percent > 0 { 20 } else { 8 };
+        self.ssd_bytes = (1 << 20) + 2 * self.segment_bytes + u64::from(self.shards) * segments * self.segment_bytes;
         self.ram_bytes = 64 << 10;
         (self.mix.ops[0], self.mix.ops[1]) = (80, prng.pick(&[10, 40]));
         (self.mix.sizes, self.mix.hot_percent) = ([2, 0, 40, 20, 10, 0], 10);

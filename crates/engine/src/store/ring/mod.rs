@@ -237,6 +237,12 @@ impl Ring {
     }
 }
 
+/// Whether a write of so many blocks may ever find room: it may take a quarter of what the ring has beside its reserve.
+pub(super) fn ever_writes(layout: &format::Layout, blocks: u32) -> bool {
+    let segments = u64::from(blocks * 2).div_ceil(u64::from(layout.group_pages()));
+    segments <= (u64::from(layout.segments_per_shard).saturating_sub(RESERVE_SEGMENTS + 1) / 4).max(1)
+}
+
 impl fmt::Display for Ring {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (space, commits) = (&self.space, &self.common.commits);
@@ -357,11 +363,7 @@ impl Store for Ring {
                 let opens = |readers| space.openable_segments(readers) >= needed - RESERVE_SEGMENTS;
                 self.can_append() && space.free_segments() >= needed && opens(&self.common.readers)
             }
-            // It may take a quarter of what the ring has beside its reserve.
-            Purpose::EverWrite { blocks } => {
-                let segments = u64::from(blocks * 2).div_ceil(u64::from(space.data_pages()));
-                segments <= (space.segments().saturating_sub(RESERVE_SEGMENTS + 1) / 4).max(1)
-            }
+            Purpose::EverWrite { blocks } => ever_writes(&self.place.layout, blocks),
         }
     }
 

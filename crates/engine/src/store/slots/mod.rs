@@ -207,6 +207,11 @@ impl Slots {
     }
 }
 
+/// Whether a write of so many blocks may ever find room: it may take a quarter of the slots.
+pub(super) fn ever_writes(layout: &format::Layout, blocks: u32) -> bool {
+    blocks <= (layout.slots_per_shard() / 4).max(1)
+}
+
 /// Pages of the ring that may be in use at once.
 fn usable_pages(layout: &format::Layout) -> u64 {
     let slots = layout.slots_per_shard() - layout.ring_pages;
@@ -351,7 +356,7 @@ impl Store for Slots {
                 Purpose::Void => ring > RING_RESERVE_OF_VOIDS,
                 Purpose::Clean => ring > RING_RESERVE && free > self.reserve() * 2,
                 Purpose::Write { blocks } => ring > RING_RESERVE && free >= self.reserve() + blocks,
-                Purpose::EverWrite { blocks } => blocks <= (self.places.slots() / 4).max(1),
+                Purpose::EverWrite { blocks } => ever_writes(&self.place.layout, blocks),
             }
     }
 
