@@ -22,3 +22,4 @@ mod registers;
 mod shares;
 mod shares_by_tgt;
 mod systemd;
+mod units;

@@ -160,7 +160,12 @@ impl Place {
 /// One sentence: "hearth: ...", with a part, without a line break.
 pub fn check_failure(ended: &Ended, case: &str, status: i32, part: &str) {
     assert_eq!(ended.status, Some(status), "{case}: {ended:?}");
-    let sentence = ended.stderr.trim_end();
+    // What takes long says so before.
+    let is_progress =
+        |line: &str| line.contains(" ...") && !line.starts_with("hearth: ") || line.starts_with("waiting for an answer of the daemon");
+    let said = ended.stderr.trim_end();
+    let progress = said.split_inclusive('\n').take_while(|line| is_progress(line.trim_end())).map(str::len).sum();
+    let sentence = &said[progress..];
     assert!(sentence.starts_with("hearth: ") && !sentence.contains('\n'), "{case}: not one sentence: {sentence}");
     assert!(sentence.contains(part), "{case}: {sentence:?} lacks {part:?}");
     assert!(sentence.contains([';', ':']), "{case}: no remedy in {sentence:?}");
