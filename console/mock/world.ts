@@ -1,7 +1,7 @@
 /** The state of the daemon that does not exist: pools, volumes, jobs, events, and how they change. */
 
 import type { AdviceAsk, AnalysisView, Cause, DeviceView, DiskView, EventView, HistoryView, JobKind, JobView, Mode, PoolSample, PoolStats, PoolView, Sample, Severity, VolumeView } from "../src/api";
-import type { ContentStats } from "../src/api-space";
+import type { ContentStats, SlotStats } from "../src/api-space";
 import type { TokenView } from "../src/api-access";
 import type { ObjectSet, ObjectView } from "../src/api-objects";
 import { firstObjects } from "./objects";
@@ -133,7 +133,7 @@ export class World {
 
   poolStats(name: string): PoolStats {
     const now = this.sample(Math.floor(Date.now() / 1000)).pools[name]!;
-    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes), slots: null };
+    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes), slots: this.pools.get(name)!.layout === "slots" ? slots(now.size_bytes) : null };
   }
 
   history(name: string, series: string[], from: number, to: number, points: number): HistoryView | null {
@@ -161,6 +161,12 @@ export function view(job: Job): JobView {
 
 export function pool(name: string, ssd: string, size_bytes: number): PoolView {
   return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", layout: "log", size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, slot_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
+}
+
+function slots(size_bytes: number): SlotStats {
+  const missed: [string, number | null][] = [["A", 0.214], ["B", 0.187], ["C", 0.302], ["D", 0.231], ["E", 0.19], ["F", null]];
+  const policies = missed.map(([policy, miss_part]) => ({ policy, shards: policy === "B" ? 3 : policy === "E" ? 1 : 0, miss_part }));
+  return { size_bytes, live_bytes: Math.round(size_bytes * 0.958), live_part: 0.958, free_bytes: Math.round(size_bytes * 0.03), free_runs: 41_877, ring_bytes: Math.round(size_bytes / 64), ring_used_bytes: Math.round(size_bytes / 90), policies, policy_changes: 3, accesses_since_change: 8_114_226 };
 }
 
 function content(of: PoolView, cached_bytes: number): ContentStats {

@@ -14,6 +14,7 @@ import { get, part } from "../rest";
 import { PoolActions } from "../pool/actions";
 import { ContentPanel } from "../pool/content";
 import { Disks } from "../pool/disks";
+import { Slots } from "../pool/slots";
 import { Log, Space } from "../pool/space";
 import { Wear } from "../pool/wear";
 import { Badge, Panel, Trouble } from "../ui/basics";
@@ -65,6 +66,7 @@ function Known({ pool }: { pool: PoolView }) {
       <Wear pool={pool} />
       <PoolCharts name={pool.name} />
       <Log pool={pool} stats={stats} sample={sample} />
+      {stats?.slots && <Slots stats={stats.slots} />}
       <ContentPanel pool={pool} stats={stats?.content ?? pool.content_stats} />
       <Panel title="What the latest start found" id="recovery">
         {pool.recovery.length === 0 ? <p class="calm">Nothing to tell.</p> : <ul class="plain">{pool.recovery.map((clause) => <li key={clause}>{clause}</li>)}</ul>}

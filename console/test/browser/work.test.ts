@@ -326,6 +326,24 @@ test("a pool: its check, what is made of content, another SSD", { skip }, async 
   await watched.done(/409/);
 });
 
+test("a pool in slots: how full they are, and which policy is followed", { skip }, async () => {
+  const pool = here.mock!.world.pools.get("fast")!;
+  pool.layout = "slots";
+  const watched = await open(here, "#/pool/fast");
+  const { page } = watched;
+  const slots = page.locator("#slots");
+  await slots.getByText("95.8 %").waitFor();
+  assert.equal(await slots.getByRole("row").count(), 7, "six policies and their heads");
+  await slots.getByRole("row", { name: "B in 3 of 4 shards 18.7 %" }).waitFor();
+  await slots.getByText(/changed 3 times, last 8\.11.M accesses ago/).waitFor();
+  await slots.getByRole("row", { name: "F – not known yet" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await slots.scrollIntoViewIfNeeded();
+  await shot(page, "pool-slots", false);
+  pool.layout = "log";
+  await watched.done();
+});
+
 test("a disk beside the cache: made, shared, resized and removed with the words of the command line", { skip }, async () => {
   const watched = await open(here, "#/pool/fast");
   const { page } = watched;
