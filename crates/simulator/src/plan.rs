@@ -465,6 +465,7 @@ impl Plan {
 
     /// The SSD is lost in every life, with much that is dirty on it, and mostly comes back.
     pub fn always_lose_ssd(&mut self) {
+        self.forget_units();
         let prng = &mut Prng::new(self.seed).fork(28);
         (self.ssd_leaves, self.ssd_leaves_again, self.backing_leaves, self.rot_ns) = (true, true, false, 0);
         self.ssd_faults = Faults::none();
@@ -488,12 +489,14 @@ impl Plan {
 
     /// Makes it a run like those of [`Plan::use_ranges`], whatever the seed says.
     pub fn always_use_ranges(&mut self) {
+        self.forget_units();
         self.use_ranges(&mut Prng::new(self.seed).fork(17));
         self.keep_sizes();
     }
 
     /// Makes it a run like those of [`Plan::check`], whatever the seed says.
     pub fn always_check(&mut self) {
+        self.forget_units();
         let prng = &mut Prng::new(self.seed).fork(16);
         self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
         self.check(prng);
@@ -501,6 +504,7 @@ impl Plan {
 
     /// Makes it a run like those of [`Plan::share`], whatever the seed says: for what needs many of them to be seen.
     pub fn always_share(&mut self) {
+        self.forget_units();
         let prng = &mut Prng::new(self.seed).fork(12);
         self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
         self.rests = 0;
@@ -509,6 +513,7 @@ impl Plan {
 
     /// The SSD damages one write in twenty, and nothing else disturbs.
     pub fn damage_writes(&mut self) {
+        self.forget_units();
         (self.ssd_faults.on, self.ssd_faults.budget, self.ssd_faults.corrupt_write_per_10k) = (true, 60, 500);
         (self.crashes, self.operator_ns) = (0, 0);
     }
@@ -516,6 +521,7 @@ impl Plan {
     /// The SSD damages some writes in silence, few blocks are written by clients that rest, and the operator stops the pool again and again: what was
     /// written last is what a damage meets.
     pub fn damage_last_words(&mut self) {
+        self.forget_units();
         (self.ssd_faults.on, self.ssd_faults.budget, self.ssd_faults.corrupt_write_per_10k) = (true, 30, 300);
         (self.crashes, self.operator_ns, self.operator) = (0, 2_000_000, [0, 0, 0, 0, 0, 5, 0]);
         (self.connections, self.depth, self.think_ns) = (1, 1, 1_000_000);
@@ -527,6 +533,7 @@ impl Plan {
 
     /// Makes it a run like those of [`Plan::swell`], whatever the seed says.
     pub fn always_swell(&mut self) {
+        self.forget_units();
         let prng = &mut Prng::new(self.seed).fork(14);
         self.content = Some(ContentPlan::drawn(prng, self.volumes.len()));
         self.swell(prng);

@@ -26,6 +26,7 @@ impl Plan {
 
     /// Makes it a run like those of [`Plan::grow`], whatever the seed says.
     pub fn always_grow(&mut self) {
+        self.forget_units();
         self.grow(&mut Prng::new(self.seed).fork(30));
     }
 }

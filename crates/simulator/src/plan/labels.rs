@@ -68,6 +68,7 @@ impl Plan {
 
     /// Makes it a run like those of [`Plan::label`], whatever the seed says.
     pub fn always_label(&mut self) {
+        self.forget_units();
         self.label(&mut Prng::new(self.seed).fork(32));
     }
 

@@ -21,6 +21,7 @@ impl Plan {
 
     /// Makes it a run like those of [`Plan::enlarge`], whatever the seed says.
     pub fn always_enlarge(&mut self) {
+        self.forget_units();
         self.enlarge(&mut Prng::new(self.seed).fork(34));
         self.keep_sizes();
     }

@@ -38,6 +38,12 @@ impl Plan {
         }
     }
 
+    /// It is about something else: a pool may be too small for it, or lose its SSD.
+    pub(super) fn forget_units(&mut self) {
+        self.mix.units_percent = 0;
+        self.volumes.iter_mut().for_each(|volume| volume.options.atomic_bytes = None);
+    }
+
     /// Makes it a run like those of [`Plan::keep_units`], whatever the seed says; every other one on slots.
     pub fn always_keep_units(&mut self) {
         if self.seed.is_multiple_of(2) {
