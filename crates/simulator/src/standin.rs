@@ -58,6 +58,11 @@ impl Bug {
 pub struct StandIn(pub Bug);
 
 impl Builder for StandIn {
+    /// It has no groups.
+    fn keeps_units(&self) -> bool {
+        false
+    }
+
     fn format(&self, _: &Plan, _: &HostRecord, _: &mut Blocking) -> Result<(), Refusal> {
         Ok(())
     }

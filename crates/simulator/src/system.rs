@@ -176,6 +176,11 @@ impl HostRecord {
 
 /// How lives begin. Implemented by the stand-in and by the engine.
 pub trait Builder {
+    /// Whether it writes units of volumes as a whole that are to be kept so.
+    fn keeps_units(&self) -> bool {
+        true
+    }
+
     /// Makes a new pool.
     fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal>;
     /// Begins a life from what is on the SSD. Volumes are attached by commands afterwards.

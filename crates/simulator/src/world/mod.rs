@@ -285,7 +285,8 @@ impl<'a> World<'a> {
         let volumes = plan.volumes.iter().map(VolumeState::at_first).collect();
         let mut oracle = Oracle::new(&sizes, &begin_as);
         for (index, volume) in plan.volumes.iter().enumerate() {
-            oracle.keep_units(index as u16, volume.options.atomic_bytes.map_or(0, |bytes| u64::from(bytes) / types::SECTOR_BYTES));
+            let kept = volume.options.atomic_bytes.filter(|_| builder.keeps_units());
+            oracle.keep_units(index as u16, kept.map_or(0, |bytes| u64::from(bytes) / types::SECTOR_BYTES));
         }
         let mut prng = root.fork(2);
         let pool_uuid = std::array::from_fn(|_| prng.bits() as u8);
