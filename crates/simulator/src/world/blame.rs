@@ -12,6 +12,7 @@ use super::clients::Pending;
 use super::devices::backing_of;
 use super::kinship::Kinship;
 use crate::disk::faults::Strike;
+use crate::plan::Plan;
 
 /// See the module.
 #[derive(Default)]
@@ -30,6 +31,8 @@ pub struct Blame {
     torn_read: Option<u16>,
     /// Blocks may be stored in parts, which are read at once: what went wrong with the first is told when the last has come.
     pub packs: bool,
+    /// Blocks lie in slots: what says where they are is written apart from them.
+    pub in_slots: bool,
     /// By shard: the token of the first I/O that began after its last bad read.
     bad_until: BTreeMap<u16, u64>,
     torn_until: BTreeMap<u16, u64>,
@@ -79,6 +82,11 @@ fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
 }
 
 impl Blame {
+    /// Nothing went wrong yet.
+    pub fn of(plan: &Plan) -> Blame {
+        Blame { in_slots: plan.slots, ..Blame::default() }
+    }
+
     /// These bytes of the SSD may hold anything, until an I/O with this token or a later one writes there.
     pub fn taint(&mut self, offset_bytes: u64, length_bytes: u64, until_token: u64) {
         self.tainted.extend(pages_of(offset_bytes, length_bytes).map(|page| (page, until_token)));
@@ -157,6 +165,10 @@ impl Blame {
         }
         let untouched = matches!(strike, Strike::Error { partial: false } | Strike::NoSpace);
         if untouched {
+            // Its statement has a write of its own, and a crash may come before the failure was recorded.
+            if self.in_slots {
+                self.torn.extend(pages_of(offset, length).map(|page| (page, next_token)));
+            }
             return;
         }
         self.ssd_harmed |= failed;

@@ -311,7 +311,7 @@ impl<'a> World<'a> {
             destage_refused: false,
             safety: true,
             ssd_lied: false,
-            blame: Blame::default(),
+            blame: Blame::of(plan),
             content: content::Treatment::of(plan, root.fork(5)),
             labels: labels::Labels::of(plan, root.fork(6)),
             ssd_failed: false,
