@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::command::{run, words};
 use crate::place::{Place, SHORT};
@@ -27,6 +27,9 @@ const SECTOR: usize = 512;
 const REQUEST_BYTES_MAX: u32 = 256 << 10;
 /// How long a flush takes: writes go on beside it.
 const FLUSH_TAKES: Duration = Duration::from_millis(8);
+/// The power goes when a disk has so many writes that no flush has covered; or, if that does not come, after so long.
+const AMID_WRITES: usize = 6;
+const AMID_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of a disk that are served at the same time.
 const SERVERS: usize = 4;
 
@@ -100,8 +103,13 @@ impl PowerDisks {
         self.disks.iter_mut().for_each(Disk::on);
     }
 
-    /// The power goes: nothing is answered any more, and nothing changes.
+    /// The power goes, while a disk has writes to tear if it has any within some time: nothing is answered any more, and nothing changes.
     pub fn off(&self) {
+        let begun = Instant::now();
+        let is_amid = |disk: &Disk| disk.media().before.len() >= AMID_WRITES;
+        while !self.disks.iter().any(is_amid) && begun.elapsed() < AMID_PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         for power in self.disks.iter().filter_map(|disk| disk.power.as_ref()) {
             power.is_off.store(true, Ordering::SeqCst);
         }

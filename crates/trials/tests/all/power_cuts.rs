@@ -18,7 +18,7 @@ use trials::power::PowerDisks;
 
 const CUTS: u32 = 3;
 /// Without hearth a torn page is found after so many cuts at most, or the disks do not tear.
-const BARE_CUTS_MAX: u32 = 20;
+const BARE_CUTS_MAX: u32 = 60;
 /// Commits that must have been acknowledged before the power goes.
 const COMMITS_MIN: u64 = 60;
 /// Dirty data goes home soon: destage is under way when the power goes.
