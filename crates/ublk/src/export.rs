@@ -515,7 +515,8 @@ fn request_bytes_max(volume: &VolumeRef) -> u32 {
     let most = volume.request_bytes_max() / 4096 * 4096;
     match volume.atomic_bytes() {
         None => most,
-        Some(unit_bytes) => most.min(SEGMENTS_MAX * 4096 - unit_bytes.max(4096)) / unit_bytes * unit_bytes,
+        // With so little memory that a unit is no request, there are none of several pages.
+        Some(unit_bytes) => (most.min(SEGMENTS_MAX * 4096 - unit_bytes) / unit_bytes * unit_bytes).max(4096),
     }
 }
 
