@@ -17,7 +17,10 @@ use std::time::{Duration, Instant};
 /// For a guest to boot, emulated, and its server to start on a slow disk.
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(50);
+/// How often a guest is started until its kernel lives: an emulated one now and then ends in a panic while it boots.
+const STARTS: u32 = 3;
 /// What the guest says.
+const BEGUN: &str = "in-guest: begun";
 const MEASURED: &str = "in-guest: measured";
 const ENDED: &str = "in-guest: ended";
 const RESULT: &str = "in-guest: result ";
@@ -69,12 +72,21 @@ pub fn tpcc_in_guest(
     let own = std::env::current_exe().map_err(|error| Trouble::Failed(format!("this program has no path: {error}")))?;
     let own = own.display().to_string();
     let inside = [&own, "in-guest", "/dev/vmlab/data", &asked];
-    let mut guest = stage.begin("guest", &run.into_iter().chain(inside).collect::<Vec<_>>(), &[])?;
+    let words: Vec<&str> = run.into_iter().chain(inside).collect();
+    let mut guest = stage.begin("guest", &words, &[])?;
+    let mut starts = 1;
     let began = Instant::now();
     let (mut measured, mut ended) = (false, false);
     loop {
-        let done = guest.done()?;
+        let done = guest.done();
         let said = guest.said();
+        if matches!(done, Ok(true) | Err(Trouble::Failed(_))) && starts < STARTS && !said.contains(BEGUN) {
+            stage.say("the guest did not come up, and is started once more");
+            guest = stage.begin("guest", &words, &[])?;
+            starts += 1;
+            continue;
+        }
+        let done = done?;
         if !measured && said.contains(MEASURED) {
             measured = true;
             beside(Moment::Measured)?;
@@ -108,6 +120,7 @@ pub fn inside(device: &str, asked: &str, say: &dyn Fn(&str)) -> Result<(), Troub
     let asked: Asked =
         serde_json::from_str(asked).map_err(|error| Trouble::Usage(format!("that is not what is asked of a guest ({error})")))?;
     let place = tempfile::tempdir().map_err(|error| Trouble::io("make a directory in", &std::env::temp_dir(), &error))?;
+    say(BEGUN);
     // No leg in a guest starts hearth.
     let stage = Stage::new(place.path(), Path::new(""), Arc::default());
     let tpcc = Tpcc {
@@ -140,10 +153,17 @@ mod tests {
 
     /// A launcher that boots nothing and says this in the place of a guest.
     fn driven(lines: &[&str]) -> (Result<Driven, Trouble>, Vec<Moment>) {
+        driven_after(0, lines)
+    }
+
+    /// The same, after so many kernels that died while they booted.
+    fn driven_after(deaths: u32, lines: &[&str]) -> (Result<Driven, Trouble>, Vec<Moment>) {
         let place = tempfile::tempdir().expect("a directory");
         let script = place.path().join("launcher");
         let said: String = lines.iter().map(|line| format!("echo '{line}'\n")).collect();
-        std::fs::write(&script, format!("#!/bin/sh\n{said}")).expect("there is room");
+        let starts = place.path().join("starts");
+        let dies = format!("echo >>{0}; [ $(wc -l <{0}) -gt {deaths} ] || exit 125", starts.display());
+        std::fs::write(&script, format!("#!/bin/sh\n{dies}\n{said}")).expect("there is room");
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("ours");
         let stage = Stage::new(place.path(), Path::new("/bin/true"), Arc::default());
         let server = Server::MariaDb { pool_bytes: 1 << 24 };
@@ -161,11 +181,14 @@ mod tests {
     #[test]
     fn what_a_guest_measured_arrives_and_what_it_did_not_is_no_figure() {
         let result = format!("{RESULT}{}", r#"{"series":[{"at_s":1.0,"rate":5.0}],"cut_s":1.0,"rate":5.0,"mean_us":7.0,"notes":["slow"]}"#);
-        let (whole, moments) = driven(&["the kernel boots", MEASURED, ENDED, &result]);
+        let (whole, moments) = driven(&["the kernel boots", BEGUN, MEASURED, ENDED, &result]);
         let whole = whole.expect("all is there");
         assert_eq!((whole.rate, whole.mean_us, whole.series.len(), whole.notes), (5.0, Some(7.0), 1, vec!["slow".to_owned()]));
         assert_eq!(moments, [Moment::Measured, Moment::Ended]);
-        for lines in [&[MEASURED, ENDED][..], &[&result], &[MEASURED, ENDED, "in-guest: result {}"]] {
+        let (late, moments) = driven_after(2, &[BEGUN, MEASURED, ENDED, &result]);
+        assert!(late.is_ok() && moments == [Moment::Measured, Moment::Ended], "{late:?}");
+        assert!(driven_after(3, &[BEGUN, MEASURED, ENDED, &result]).0.is_err(), "no kernel lived");
+        for lines in [&[BEGUN, MEASURED, ENDED][..], &[BEGUN, &result], &[BEGUN, MEASURED, ENDED, "in-guest: result {}"]] {
             assert!(driven(lines).0.is_err(), "{lines:?}");
         }
     }
