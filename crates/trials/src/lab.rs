@@ -25,7 +25,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(900);
 /// The first time, the lab installs an emulator and unpacks a kernel.
 const SETUP_LIMIT: Duration = Duration::from_secs(600);
 
-/// The kernel of an emulated machine does not always live, whatever runs in it: about one boot in three hundred on a busy machine ends in a
+/// The kernel of an emulated machine does not always live, whatever runs in it: CI saw one that ended in a
 /// panic before the first program.
 const ATTEMPTS: u32 = 3;
 /// What a guest says before anything else.
