@@ -284,7 +284,7 @@ pub struct PoolCreate {
     #[serde(default)]
     #[schema(pattern = "^(stop|make)$")]
     pub on_blank_ssd: Option<String>,
-    /// How blocks lie on the SSD: "log" (the default), or "slots", which stores them as they are (content "off").
+    /// How blocks lie on the SSD: "log" (the default), or "slots".
     #[serde(default)]
     #[schema(pattern = "^(log|slots)$")]
     pub layout: Option<String>,

@@ -49,6 +49,8 @@ pub const RECORDS_PER_PAGE_MAX: u32 = 32;
 /// Slots for each page of a ring. A page has room for what a sweep says of 248: so a fifth of the ring states everything, which a start
 /// does behind all that is there, half of it is a round of the sweep, and the rest is for what changes meanwhile.
 pub const SLOTS_PER_RING_PAGE: u32 = 48;
+/// The same where blocks are to be packed: room to say where two payloads lie in each slot.
+pub const PACKED_SLOTS_PER_RING_PAGE: u32 = 20;
 /// The shortest ring.
 pub const RING_PAGES_MIN: u32 = 32;
 /// Most shards in a pool: what the superblock has room for.
@@ -197,17 +199,26 @@ impl Layout {
 
     /// The same places for slots: a ring of [`SLOTS_PER_RING_PAGE`] slots a page at the beginning of each shard's part, and no checkpoints.
     pub fn with_slots(self) -> Layout {
+        self.with_ring(SLOTS_PER_RING_PAGE)
+    }
+
+    /// The same with a longer ring, which says where packed payloads lie, too: several in a slot.
+    pub fn with_packed_slots(self) -> Layout {
+        self.with_ring(PACKED_SLOTS_PER_RING_PAGE)
+    }
+
+    fn with_ring(self, slots_per_page: u32) -> Layout {
         let bare = Layout { ring_pages: 1, ..self };
         // What checkpoints would take is room for slots.
         let bytes_per_shard = (self.ssd_bytes - bare.segments_at_bytes()) / u64::from(self.shards);
         let segments = (bytes_per_shard / u64::from(self.segment_bytes)).min(u64::from(SLOTS_PER_SHARD_MAX / self.pages_per_segment()));
         let longer = Layout { segments_per_shard: segments as u32, ..bare };
-        Layout { ring_pages: longer.ring_pages_needed(), ..longer }
+        Layout { ring_pages: longer.ring_pages_needed(slots_per_page), ..longer }
     }
 
     /// The shortest ring for so many pages.
-    const fn ring_pages_needed(&self) -> u32 {
-        let pages = self.slots_per_shard().div_ceil(SLOTS_PER_RING_PAGE);
+    const fn ring_pages_needed(&self, slots_per_page: u32) -> u32 {
+        let pages = self.slots_per_shard().div_ceil(slots_per_page);
         if pages < RING_PAGES_MIN { RING_PAGES_MIN } else { pages }
     }
 
@@ -263,7 +274,8 @@ impl Layout {
         {
             return Err(LayoutError::Segments { segments_per_shard: segments });
         }
-        if self.ring_pages > self.slots_per_shard() / 2 || self.has_slots() && self.ring_pages < self.ring_pages_needed() {
+        if self.ring_pages > self.slots_per_shard() / 2 || self.has_slots() && self.ring_pages < self.ring_pages_needed(SLOTS_PER_RING_PAGE)
+        {
             return Err(LayoutError::Ring { ring_pages: self.ring_pages });
         }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {

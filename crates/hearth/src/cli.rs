@@ -270,7 +270,7 @@ pub enum Pool {
         /// When the SSD is blank at a start: stop, or create the cache again if nothing of it was dirty
         #[arg(long, value_name = "stop|make")]
         on_blank_ssd: Option<String>,
-        /// How blocks lie on the SSD: log, or slots (under test; stores blocks as they are) [default: log]
+        /// How blocks lie on the SSD: log, or slots (under test) [default: log]
         #[arg(long, value_name = "log|slots")]
         layout: Option<String>,
     },

@@ -29,7 +29,7 @@ mod tests;
 
 pub use format::Encoding;
 pub use objects::{Census, DirtyLoad};
-pub use packed::{PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
+pub use packed::{Ended, PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
 pub use parts::PARTS;
 
 use alloc::boxed::Box;
@@ -39,7 +39,7 @@ use buckets::{Buckets, Narrow, Wide};
 use core::ops::Range;
 use key::Key;
 use objects::Packed;
-use packed::{PLACE_BITS, PLACES_PER_PAGE, PackedEntry, State};
+use packed::{PART_ORDINAL_BITS, PART_PAGES, PLACE_BITS, PLACES_PER_PAGE, PackedEntry, State};
 use parts::Parts;
 use plain::{Entry, Fields};
 
@@ -92,6 +92,8 @@ pub struct NoMemory {
 
 /// A region can have 64 packed records for each of its pages; who fills it must stop there.
 const ORDINAL_BITS_OVER_PAGES: u32 = 6;
+/// Where packed records are numbered by their place, each number stands for so many bytes of a page.
+pub const BYTES_PER_NUMBER: u32 = types::BLOCK_BYTES as u32 >> ORDINAL_BITS_OVER_PAGES;
 
 /// What the index knows about the block in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,6 +133,7 @@ pub struct Index {
     live: u32,
     pages_per_region: u32,
     ordinal_bits: u32,
+    by_place: bool,
 }
 
 /// The block whose newest record lies in the slot.
@@ -178,6 +181,7 @@ impl Index {
             live: 0,
             pages_per_region,
             ordinal_bits,
+            by_place: false,
         };
         assert!(u64::from(index.regions()) << ordinal_bits < u64::from(PACKED), "packed slots of {slots} pages fit in 31 bits");
         Ok(index)
@@ -213,6 +217,36 @@ impl Index {
         (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64 + parts
     }
 
+    /// Packed slots are numbered by their place from now on: one number for each [`BYTES_PER_NUMBER`] bytes of the plain slots, in their order.
+    /// They come and go in any order.
+    ///
+    /// # Panics
+    /// If there are packed slots, or a region's pages are no power of two.
+    pub fn number_by_place(&mut self) {
+        assert!(self.mixed.is_none(), "there are packed slots");
+        assert!(self.pages_per_region.is_power_of_two(), "regions of {} pages", self.pages_per_region);
+        (self.by_place, self.ordinal_bits) = (true, PART_ORDINAL_BITS);
+    }
+
+    /// Whether packed slots are numbered by their place.
+    pub fn is_numbered_by_place(&self) -> bool {
+        self.by_place
+    }
+
+    /// Regions of packed slots.
+    fn packed_regions(&self) -> u32 {
+        if self.by_place { self.slots().div_ceil(PART_PAGES) } else { self.regions() }
+    }
+
+    /// How and where a record is stored; where numbers are places, the slot says the latter.
+    fn placed(&self, slot: Slot, stored: Stored) -> Stored {
+        if !self.by_place {
+            return stored;
+        }
+        let numbers = self.pages_per_region << ORDINAL_BITS_OVER_PAGES;
+        Stored { place: (slot.0 & !PACKED & (numbers - 1)) * (PLACES_PER_PAGE >> ORDINAL_BITS_OVER_PAGES), ..stored }
+    }
+
     /// From now on it is kept which part of the cache each block in a plain slot belongs to, three bits a slot. All are of part 0 now.
     ///
     /// # Panics
@@ -223,9 +257,11 @@ impl Index {
         self.parts = Some(parts);
     }
 
-    /// Blocks in plain slots by their part; `None` where parts are not kept.
+    /// Blocks by their part; `None` where parts are not kept. Those in packed slots are of part 0.
     pub fn parts(&self) -> Option<[u32; PARTS]> {
-        self.parts.as_ref().map(Parts::counts)
+        let mut counts = self.parts.as_ref().map(Parts::counts)?;
+        counts[0] += self.live - counts.iter().sum::<u32>();
+        Some(counts)
     }
 
     /// All blocks of one part, which is not 0, belong to another one from now on. About a millisecond for ten million slots. Nothing where
@@ -416,8 +452,9 @@ impl Index {
             }
         };
         assert_eq!(found, self.live);
-        if let Some(parts) = self.parts() {
-            assert_eq!(parts.iter().sum::<u32>(), self.live, "each block is of one part");
+        if let Some(parts) = &self.parts {
+            let plain = (0..self.slots()).filter(|slot| self.key_of(Slot(*slot)).is_some()).count();
+            assert_eq!(parts.counts().iter().sum::<u32>() as usize, plain, "each block in a plain slot is of one part");
         }
         assert_eq!(buckets, found as usize);
     }
@@ -432,7 +469,7 @@ impl Index {
 
     /// The slot of a region's packed record number `ordinal`, from 0, below [`Index::packed_max`].
     pub fn packed_slot(&self, at: u32, ordinal: u32) -> Slot {
-        assert!(at < self.regions(), "region {at} of {}", self.regions());
+        assert!(at < self.packed_regions(), "region {at} of {}", self.packed_regions());
         assert!(ordinal < self.packed_max(), "packed record {ordinal} is beyond what a region can have");
         Slot::packed(at, ordinal, self.ordinal_bits)
     }
@@ -449,7 +486,7 @@ impl Index {
         }
         let places = u64::from(self.pages_per_region) * u64::from(PLACES_PER_PAGE);
         assert!(places <= 1 << PLACE_BITS, "places of {} pages", self.pages_per_region);
-        let packed = Packed::new(self.slots(), self.regions(), self.ordinal_bits);
+        let packed = Packed::new(self.slots(), self.packed_regions(), self.ordinal_bits, self.by_place);
         let mut keys = Wide::new(self.slots(), self.live);
         let plain = &self.plain;
         let hash_of = |slot: Slot| plain[slot.0 as usize].key().expect("a bucket's slot has a key").hash();
@@ -485,6 +522,7 @@ impl Index {
     /// slot is not the next; if the object moves away from under another block.
     pub fn insert_packed(&mut self, key: Key, slot: Slot, meta: SlotMeta, stored: Stored) -> Option<Slot> {
         self.widen();
+        let stored = self.placed(slot, stored);
         self.packed_mut().push(slot, PackedEntry::block(key, meta, stored));
         self.link(key, slot)
     }
@@ -503,6 +541,7 @@ impl Index {
     /// If the object is a block's, or the slot is not the next.
     pub fn insert_base(&mut self, slot: Slot, checksum: u32, stored: Stored) {
         self.widen();
+        let stored = self.placed(slot, stored);
         let packed = self.packed_mut();
         let Some(old) = packed.object(stored.object) else {
             return packed.push(slot, PackedEntry::DEAD);
@@ -608,6 +647,7 @@ impl Index {
     /// the object is none any more. Nothing is counted, and no object dies, before [`Index::recount_references`], which must follow.
     pub fn restore_packed(&mut self, slot: Slot, key: Option<Key>, meta: SlotMeta, stored: Stored) -> Option<Slot> {
         self.widen();
+        let stored = self.placed(slot, stored);
         let Some(key) = key else {
             let packed = self.packed_mut();
             packed.restore(slot, PackedEntry::orphan(meta.checksum, stored));

@@ -113,8 +113,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn new(plain_slots: u32, regions: u32, ordinal_bits: u32) -> Packed {
-        let (entries, objects) = (PackedEntries::new(regions, ordinal_bits), Wide::new(plain_slots, 0));
+    pub(super) fn new(plain_slots: u32, regions: u32, ordinal_bits: u32, by_place: bool) -> Packed {
+        let (entries, objects) = (PackedEntries::new(regions, ordinal_bits, by_place), Wide::new(plain_slots, 0));
         Packed { entries, objects, census: Census::default(), dirty_load: DirtyLoad::default(), counted: true }
     }
 
@@ -300,8 +300,8 @@ impl Packed {
         }
         self.census.references = 0;
         for at in 0..self.entries.regions() {
-            for ordinal in 0..self.entries.len(at) {
-                let entry = *self.entries.at(self.entries.slot(at, ordinal));
+            for nth in 0..self.entries.held_in(at).len() {
+                let entry = self.entries.held_in(at)[nth];
                 if let Some(base) = entry.base().and_then(|base| self.object(base)) {
                     self.census.references += u64::from(self.entries.at(base).references.all == 0);
                     self.change(base, |object| {

@@ -209,6 +209,19 @@ impl PackedEntry {
     }
 }
 
+/// Where packed records are numbered by their place: pages whose entries are kept together, and bits of the numbers within them.
+pub(super) const PART_PAGES: u32 = 64;
+pub(super) const PART_ORDINAL_BITS: u32 = PART_PAGES.ilog2() + super::ORDINAL_BITS_OVER_PAGES;
+
+/// A packed record that holds nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Its slot.
+    pub slot: Slot,
+    /// Bytes of the payload that it had.
+    pub bytes: u16,
+}
+
 /// The entries of one region.
 #[derive(Clone, Default)]
 struct Entries {
@@ -261,14 +274,36 @@ impl Entries {
 /// The entries of all regions, each region's in the order of its records.
 pub(super) struct PackedEntries {
     ordinal_bits: u32,
+    /// Records come and go in any order, numbered by their place: only those alive are held, and a region is [`PART_PAGES`] pages.
+    by_place: bool,
+    /// Of records numbered by place, those that ended since somebody asked.
+    ended: Vec<Ended>,
     regions: Vec<Entries>,
     /// Of all regions: a large index has too many to add them up each time somebody asks.
     bytes: usize,
 }
 
 impl PackedEntries {
-    pub(super) fn new(regions: u32, ordinal_bits: u32) -> PackedEntries {
-        PackedEntries { ordinal_bits, regions: vec![Entries::default(); regions as usize], bytes: 0 }
+    pub(super) fn new(regions: u32, ordinal_bits: u32, by_place: bool) -> PackedEntries {
+        let regions = vec![Entries::default(); regions as usize];
+        PackedEntries { ordinal_bits, by_place, ended: Vec::new(), regions, bytes: 0 }
+    }
+
+    /// Records numbered by place that ended since this was asked last.
+    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
+        core::mem::take(&mut self.ended)
+    }
+
+    /// Of records numbered by place: the first that is alive from this ordinal of a region on.
+    pub(super) fn next_alive(&self, at: u32, ordinal: u32) -> Option<u32> {
+        let ordinals = &self.regions[at as usize].ordinals;
+        ordinals.get(ordinals.partition_point(|one| u32::from(*one) < ordinal)).map(|one| u32::from(*one))
+    }
+
+    /// Of records numbered by place: the last that is alive before this ordinal of a region.
+    pub(super) fn last_alive_before(&self, at: u32, ordinal: u32) -> Option<u32> {
+        let ordinals = &self.regions[at as usize].ordinals;
+        ordinals[..ordinals.partition_point(|one| u32::from(*one) < ordinal)].last().map(|one| u32::from(*one))
     }
 
     /// Region and ordinal of a slot, to be used as indices.
@@ -306,8 +341,18 @@ impl PackedEntries {
 
     /// The slot holds nothing any more.
     pub(super) fn end(&mut self, slot: Slot) {
+        let (at, ordinal) = self.place_of(slot);
+        if self.by_place {
+            let bytes = self.at(slot).stored().map_or(0, |stored| stored.bytes);
+            self.ended.push(Ended { slot, bytes });
+            return self.change(at, |region| {
+                let nth = region.find(ordinal).expect("a slot that holds something");
+                region.held.remove(nth);
+                region.ordinals.remove(nth);
+                region.records = region.ordinals.last().map_or(0, |last| u32::from(*last) + 1);
+            });
+        }
         *self.at_mut(slot) = PackedEntry::DEAD;
-        let (at, _) = self.place_of(slot);
         self.change(at, |region| {
             region.dead += 1;
             region.thin();
@@ -329,6 +374,9 @@ impl PackedEntries {
 
     /// Adds the next entry of its region.
     pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
+        if self.by_place {
+            return self.put_in_place(slot, entry);
+        }
         let (at, ordinal) = self.place_of(slot);
         self.change(at, |region| {
             assert!(ordinal == region.records as usize && !region.sealed, "the next packed record of region {at}");
@@ -340,6 +388,9 @@ impl PackedEntries {
 
     /// Puts an entry where none is, in whatever order.
     pub(super) fn put(&mut self, slot: Slot, entry: PackedEntry) {
+        if self.by_place {
+            return self.put_in_place(slot, entry);
+        }
         let (at, ordinal) = self.place_of(slot);
         self.change(at, |region| {
             assert!(!region.sealed, "region {at} gets no more records");
@@ -354,8 +405,20 @@ impl PackedEntries {
         });
     }
 
-    pub(super) fn slot(&self, at: u32, ordinal: u32) -> Slot {
-        Slot::packed(at, ordinal, self.ordinal_bits)
+    /// Records numbered by place: one that is alive, where none is.
+    fn put_in_place(&mut self, slot: Slot, entry: PackedEntry) {
+        let (at, ordinal) = self.place_of(slot);
+        if entry == PackedEntry::DEAD {
+            return self.ended.push(Ended { slot, bytes: BYTES_MAX });
+        }
+        let ordinal = ordinal as u16;
+        self.change(at, |region| {
+            let nth = region.ordinals.partition_point(|one| *one < ordinal);
+            assert_ne!(region.ordinals.get(nth), Some(&ordinal), "packed record {ordinal} of region {at} is there already");
+            region.ordinals.insert(nth, ordinal);
+            region.held.insert(nth, entry);
+            region.records = u32::from(*region.ordinals.last().expect("one is in it")) + 1;
+        });
     }
 
     pub(super) fn regions(&self) -> u32 {
@@ -376,6 +439,7 @@ impl PackedEntries {
 
     /// The region gets no more records.
     pub(super) fn seal(&mut self, at: u32) {
+        assert!(!self.by_place, "records come and go in any order");
         self.change(at as usize, |region| {
             region.sealed = true;
             region.thin();
@@ -385,6 +449,9 @@ impl PackedEntries {
 
     /// What recovery found gets no more records.
     pub(super) fn seal_found(&mut self) {
+        if self.by_place {
+            return;
+        }
         for at in 0..self.regions() {
             if self.len(at) > 0 {
                 self.seal(at);
@@ -399,6 +466,8 @@ impl PackedEntries {
             let dead = region.held.iter().filter(|entry| **entry == PackedEntry::DEAD).count();
             assert_eq!(dead, region.dead as usize, "dead records of region {at}");
             let whole = region.ordinals.is_empty() && (region.held.len() == region.records as usize || region.held.is_empty());
+            let alive = region.ordinals.last().map_or(0, |last| u32::from(*last) + 1);
+            assert!(!self.by_place || dead == 0 && region.records == alive, "the records of region {at}");
             let thinned = region.ordinals.len() == region.held.len() && region.ordinals.is_sorted_by(|a, b| a < b);
             assert!(whole || thinned, "the records of region {at}");
             assert!(!region.sealed || region.held.len() < THINNED_FROM || dead * 2 < region.held.len() || region.records > 1 << u16::BITS);

@@ -1,8 +1,11 @@
 //! Going through all slots, a few at a time.
 
+use super::packed::{Ended, PART_ORDINAL_BITS};
 use super::plain::Fields;
-use super::{Index, Slot};
+use super::{BYTES_PER_NUMBER, Index, ORDINAL_BITS_OVER_PAGES, PACKED, Slot};
 use crate::key::Key;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 impl Index {
     /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by region.
@@ -17,8 +20,8 @@ impl Index {
         }
         let behind = position - plain;
         let (mut at, mut ordinal) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as u32);
-        while at < self.regions() {
-            if ordinal < self.packed_len(at) {
+        while at < self.packed_regions() {
+            if let Some(ordinal) = self.next_packed(at, ordinal) {
                 let position = plain + (u64::from(at) << self.ordinal_bits) + u64::from(ordinal);
                 return Some((position, self.packed_slot(at, ordinal)));
             }
@@ -67,8 +70,97 @@ impl Index {
 
     /// Where the positions of [`Index::look`] end.
     pub fn look_end(&self) -> u64 {
-        let packed = if self.is_wide() { u64::from(self.regions()) << self.ordinal_bits } else { 0 };
+        let packed = if self.is_wide() { u64::from(self.packed_regions()) << self.ordinal_bits } else { 0 };
         u64::from(self.slots()) + packed
+    }
+
+    /// The first packed slot of a region that can hold something, from this one on.
+    fn next_packed(&self, at: u32, ordinal: u32) -> Option<u32> {
+        if self.by_place {
+            return self.mixed.as_ref().and_then(|mixed| mixed.packed.entries.next_alive(at, ordinal));
+        }
+        Some(ordinal).filter(|ordinal| *ordinal < self.packed_len(at))
+    }
+
+    /// Where packed slots are numbered by place: those that hold something and begin in these plain slots.
+    pub fn packed_in(&self, slots: Range<u32>) -> impl Iterator<Item = Slot> + '_ {
+        self.packed_from(Index::slot_at(slots.start, 0), slots.end)
+    }
+
+    /// The same: from this one on, up to this plain slot.
+    pub fn packed_from(&self, from: Slot, end: u32) -> impl Iterator<Item = Slot> + '_ {
+        assert!(self.by_place, "packed slots have numbers of their own");
+        let mut next = from.0 & !PACKED;
+        let end = end << ORDINAL_BITS_OVER_PAGES;
+        core::iter::from_fn(move || {
+            let entries = &self.mixed.as_ref()?.packed.entries;
+            while next < end {
+                let (at, ordinal) = (next >> PART_ORDINAL_BITS, next & ((1 << PART_ORDINAL_BITS) - 1));
+                if let Some(found) = entries.next_alive(at, ordinal) {
+                    let found = (at << PART_ORDINAL_BITS) + found;
+                    next = found + 1;
+                    return (found < end).then_some(Slot(PACKED | found));
+                }
+                next = (at + 1) << PART_ORDINAL_BITS;
+            }
+            None
+        })
+    }
+
+    /// Where packed slots are numbered by place: whether payload that is alive lies in this plain slot, or a record without payload has its
+    /// place there.
+    pub fn has_packed(&self, slot: u32) -> bool {
+        let Some(mixed) = &self.mixed else { return false };
+        if self.packed_in(slot..slot + 1).next().is_some() {
+            return true;
+        }
+        // One that begins before may end here: it is shorter than a page, and of the same region.
+        let is_first = slot.is_multiple_of(self.pages_per_region);
+        let before = |slot: u32| {
+            let first = slot << ORDINAL_BITS_OVER_PAGES;
+            let (at, ordinal) = (first >> PART_ORDINAL_BITS, first & ((1 << PART_ORDINAL_BITS) - 1));
+            let entries = &mixed.packed.entries;
+            let in_part = entries.last_alive_before(at, ordinal).map(|found| (at << PART_ORDINAL_BITS) + found);
+            let before_part = || {
+                let at = at.checked_sub(1).filter(|_| ordinal == 0)?;
+                entries.last_alive_before(at, 1 << PART_ORDINAL_BITS).map(|found| (at << PART_ORDINAL_BITS) + found)
+            };
+            in_part.or_else(before_part).map(|found| Slot(PACKED | found))
+        };
+        let counts = !is_first && !mistakes::active(mistakes::SLOT_LEFT_WITH_ONE_ALIVE);
+        counts && before(slot).is_some_and(|last| self.page_behind(last) > slot)
+    }
+
+    /// Where packed slots are numbered by place: the plain slot that a packed one begins in.
+    pub const fn page_of(slot: Slot) -> u32 {
+        (slot.0 & !PACKED) >> ORDINAL_BITS_OVER_PAGES
+    }
+
+    /// The same: the packed slot at so many bytes from the begin of a plain slot on, a multiple of [`BYTES_PER_NUMBER`].
+    pub const fn slot_at(slot: u32, bytes: u32) -> Slot {
+        Slot(PACKED | ((slot << ORDINAL_BITS_OVER_PAGES) + bytes / BYTES_PER_NUMBER))
+    }
+
+    /// The same: how many numbers of the plain slot that it begins in are before it.
+    pub const fn number_in_page(slot: Slot) -> u32 {
+        slot.0 & ((1 << ORDINAL_BITS_OVER_PAGES) - 1)
+    }
+
+    /// The plain slot behind the last one that the payload of a packed slot lies in.
+    fn page_behind(&self, slot: Slot) -> u32 {
+        Index::page_behind_of(slot, self.stored(slot).bytes)
+    }
+
+    /// The same of a payload of so many bytes.
+    pub const fn page_behind_of(slot: Slot, bytes: u16) -> u32 {
+        let from = (slot.0 & !PACKED & ((1 << ORDINAL_BITS_OVER_PAGES) - 1)) * BYTES_PER_NUMBER;
+        let pages = (from + bytes as u32).div_ceil(BYTES_PER_NUMBER << ORDINAL_BITS_OVER_PAGES);
+        Index::page_of(slot) + if pages == 0 { 1 } else { pages }
+    }
+
+    /// Where packed slots are numbered by place: those that hold nothing any more since this was asked last.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        self.mixed.as_mut().map_or_else(Vec::new, |mixed| mixed.packed.entries.take_ended())
     }
 
     /// Every slot that can hold something.

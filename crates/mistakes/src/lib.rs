@@ -157,4 +157,10 @@ mistakes! {
     LAST_WORD_UNSAID = 108, "a stop does not say that all is durable: a last group that the SSD damages counts as never written";
     UNIT_IN_TWO_GROUPS = 109, "the blocks of an atomic unit may be in two groups";
     UNIT_AROUND = 110, "a large write bypasses the cache although its units are atomic";
+    PART_OF_SLOT_PASSED = 111, "the tail of the ring passes the only page that says where a part of a slot's packed payloads lie";
+    PAYLOADS_OVERLAP = 112, "packed payloads share bytes of a slot";
+    SLOT_LEFT_WITH_ONE_ALIVE = 113, "a slot is left although a payload ends in it that begins in the one before";
+    BASE_UNCHECKED = 114, "a start in slots believes a dirty block whose base is not whole";
+    EMPTIED_UNSAID = 115, "a slot is left, and no statement says that nothing packed is in it any more";
+    MOVED_BEFORE_IT_IS_THERE = 116, "what is packed is read to be moved before it is on the SSD";
 }

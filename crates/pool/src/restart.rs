@@ -210,22 +210,34 @@ impl Restart<'_> {
     fn read_slots(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
         let mut gathering = self.gathering()?;
         let session = self.state.next_session();
+        let mut next_object = 1;
         let mut sink = |set: &Set| {
-            let Set { block, slot, dirty, mask, checksum, .. } = *set;
-            let of = |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum, stored: None };
-            gathering.add(set.volume, Tally::count, of);
+            let Set { block, dirty, mask, checksum, .. } = *set;
+            let (slot, stored) = slots::in_index(set);
+            next_object = stored.map_or(0, |stored| stored.object + 1).max(next_object);
+            match stored.filter(|_| slots::recovery::is_base(set)) {
+                Some(stored) => gathering.blocks.add_base(slot, checksum, stored),
+                None => {
+                    gathering.add(set.volume, Tally::count, |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored })
+                }
+            }
         };
         let (end, report) = slots::recovery::recover(medium, &self.state.superblock, shard, session, false, &mut sink)?;
+        gathering.blocks.objects_end_before(next_object);
         Ok(self.finish(shard, gathering, end, Some(report)))
     }
 
     fn gathering(&self) -> Result<Gathering<'_>, OpenError> {
         let layout = &self.state.superblock.layout;
         let (slots, pages) = (layout.slots_per_shard(), layout.pages_per_segment());
-        let blocks = match self.slots_named {
-            Some(named) => Restored::with_index(Index::naming(slots, pages, named)?),
-            None => Restored::try_new(slots, pages)?,
+        let mut index = match self.slots_named {
+            Some(named) => Index::naming(slots, pages, named)?,
+            None => Index::try_new(slots, pages)?,
         };
+        if layout.has_slots() {
+            index.number_by_place();
+        }
+        let blocks = Restored::with_index(index);
         Ok(Gathering { places: self.places, blocks, tallies: Vec::new() })
     }
 

@@ -177,7 +177,7 @@ impl SsdContent {
             ssd: String::new(),
             size_bytes: None,
             ram_bytes: RAM_BYTES_DEFAULT,
-            content: if self.layout == SsdLayout::Slots { Content::Off } else { Content::default() },
+            content: Content::default(),
             phase: PoolPhase::Ready,
             session: self.session,
             degraded: None,

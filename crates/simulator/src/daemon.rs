@@ -35,7 +35,12 @@ fn refusal(error: OpenError) -> Refusal {
 pub fn layout(plan: &Plan) -> Layout {
     let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
     let layout = Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD");
-    if plan.slots { layout.with_slots() } else { layout }
+    match &plan.content {
+        _ if !plan.slots => layout,
+        // Some pools were made before anybody thought of content.
+        Some(content) if !content.setting.secret.is_multiple_of(4) => layout.with_packed_slots(),
+        _ => layout.with_slots(),
+    }
 }
 
 fn new_record(id: VolumeId, volume: u16, size_bytes: u64) -> VolumeRecord {

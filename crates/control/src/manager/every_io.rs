@@ -199,6 +199,7 @@ type Kind = (Content, SsdLayout);
 const PLAIN: Kind = (Content::Off, SsdLayout::Log);
 const PACKED: Kind = (Content::Auto, SsdLayout::Log);
 const SLOTS: Kind = (Content::Off, SsdLayout::Slots);
+const PACKED_SLOTS: Kind = (Content::Auto, SsdLayout::Slots);
 
 fn create((content, layout): Kind) -> Action {
     let (content, layout) = (Some(content.name().into()), Some(layout.name().into()));
@@ -453,8 +454,8 @@ fn add_fails_at_every_access() {
     every_io(&world.hardware(), &model, Moment::Quiet, &|daemon| daemon.ask(add(0)), &again);
 }
 
-/// Blocks stored as they are, and encoded: the log of the first is the one that goes round and fills. And blocks in slots.
-const KINDS: [Kind; 3] = [PLAIN, PACKED, SLOTS];
+/// Blocks stored as they are, and encoded: the log of the first is the one that goes round and fills. And blocks in slots, alone and several.
+const KINDS: [Kind; 4] = [PLAIN, PACKED, SLOTS, PACKED_SLOTS];
 
 fn check_running(kind: Kind, action: &dyn Fn() -> Action) {
     let (before, model) = used(kind);

@@ -32,7 +32,7 @@ use api::{Health, PoolCreate, PoolSet, PoolView, Severity};
 use datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
 use format::layout::SSD_BYTES_MAX;
 use records::recognise::{Recognised, recognise};
-use records::state::{OnBlankSsd, PoolPhase, PoolRecord, SsdLayout, VolumePhase, VolumeRecord};
+use records::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
 use types::Content;
 use uuid::Uuid;
 
@@ -48,8 +48,7 @@ impl Manager {
         self.check_memory(&create.name, create.ram_bytes.unwrap_or(memory::RAM_BYTES_DEFAULT))?;
         let layout = create.layout.as_deref().map(options::ssd_layout).transpose()?.unwrap_or_default();
         let content = create.content.as_deref().map(options::content).transpose()?;
-        check_content_of(layout, content.unwrap_or(Content::Off))?;
-        let content = content.unwrap_or(if layout == SsdLayout::Slots { Content::Off } else { Content::default() });
+        let content = content.unwrap_or_default();
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
             return Err(ControlError::Taken { named: "pool", name: create.name.clone() });
@@ -194,7 +193,6 @@ impl Manager {
         let _claim = self.claim(&[(Named::Pool, name)], "a change of its options")?;
         let before = self.pool_record(name)?;
         let size_bytes = self.memory().pools.get(name).map_or(0, |live| live.size_bytes);
-        check_content_of(before.layout, content.unwrap_or(Content::Off))?;
         if let Some(content) = content.filter(|content| before.content == Content::Off && *content != Content::Off) {
             self.check_index_fits(name, size_bytes, before.ram_bytes, content).map_err(|(problem, _)| ControlError::BadOption {
                 option: "--content",
@@ -625,15 +623,6 @@ impl Silent<'_> {
 /// How a device shares bytes with another, behind what it is; nothing if both have one path.
 fn way(path: &str, other: &str, how: &str) -> String {
     if path == other { String::new() } else { format!(" ({how})") }
-}
-
-/// Blocks in slots are stored as they are.
-fn check_content_of(layout: SsdLayout, content: Content) -> Result<(), ControlError> {
-    if layout == SsdLayout::Log || content == Content::Off {
-        return Ok(());
-    }
-    let problem = format!("cannot be {}: blocks in slots are stored as they are", content.name());
-    Err(ControlError::BadOption { option: "--content", problem, remedy: "leave it off, or create the pool with --layout log".into() })
 }
 
 pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {

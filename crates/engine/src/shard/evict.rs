@@ -7,11 +7,11 @@ use super::packing::NewBlock;
 use super::pins::Pins;
 use super::{CLEAN_HOLD_NS, Context, Shard};
 use crate::api::{IoError, IoKind};
-use crate::index::{Encoding, Index, Slot, Stored};
+use crate::index::{BYTES_PER_NUMBER, Encoding, Index, Slot, Stored};
 use crate::key::{Key, Map};
 use crate::mutants;
 use crate::policy::{EvictVerdict, Heat};
-use crate::store::{Batch, Evict, EvictTurn, Judge, Kept, PackedPayload, Purpose, Region, Store, Urgency};
+use crate::store::{Batch, Evict, EvictTurn, Judge, Kept, PackedPayload, Purpose, Region, Safety, Store, Urgency};
 use alloc::vec::Vec;
 use core::ops::Range;
 use format::{PayloadOwner, object_checksum, open_packed};
@@ -142,7 +142,41 @@ impl Shard {
                 self.note_pinned(key);
             }
         }
+        let mut moved = Vec::new();
+        if self.index.is_wide() && judge.part.is_none_or(|part| part == 0) {
+            self.judge_packed_in_place(judge, &mut gone, &mut moved);
+        }
         self.store.eviction_mut().let_go(gone);
+        self.store.eviction_mut().keep(moved);
+    }
+
+    /// Packed records stay where they are, too, if there are enough beside them.
+    fn judge_packed_in_place(&mut self, judge: &Judge, gone: &mut Vec<Slot>, moved: &mut Vec<Kept>) {
+        let packed: Vec<Slot> = self.index.packed_in(judge.region.plain_slots()).collect();
+        for of_page in packed.chunk_by(|one, other| Index::page_of(*one) == Index::page_of(*other)) {
+            let (mut stay, mut bytes) = (Vec::new(), 0);
+            for slot in of_page.iter().copied() {
+                let Some(heat) = self.verdict(slot, judge.keeps_all) else {
+                    gone.push(slot);
+                    continue;
+                };
+                let before = Heat::from_bits(self.index.meta(slot).frequency);
+                let heat = if heat == before { self.policy.on_stays(heat) } else { heat };
+                self.index.set_frequency(slot, heat.bits());
+                bytes += u32::from(self.index.stored(slot).bytes).max(BYTES_PER_NUMBER);
+                let (first_page, pages) = self.pages_of(slot);
+                stay.push(Kept { slot, heat, first_page, pages, alone: false });
+                if let Some(key) = self.index.key_of(slot).filter(|_| judge.counts_pins()) {
+                    self.age_before_it_goes(slot);
+                    self.note_pinned(key);
+                }
+            }
+            let is_complete = of_page.first().is_some_and(|slot| self.place_of(*slot).safety >= Safety::Complete)
+                || mutants::active(mutants::MOVED_BEFORE_IT_IS_THERE);
+            if bytes < judge.moves_below_bytes && is_complete {
+                moved.append(&mut stay);
+            }
+        }
     }
 
     /// The next slot of a region to be judged, of those that are left.
@@ -159,6 +193,12 @@ impl Shard {
     #[inline(never)]
     pub(super) fn forget_gone(&mut self, gone: Vec<Slot>) {
         for slot in gone {
+            if slot.is_packed() && self.index.is_object(slot) {
+                let unused = self.index.references(slot).dirty == 0;
+                assert!(unused || mutants::active(mutants::BASE_DROPPED), "a base of dirty blocks is never forgotten");
+                self.packer.forget(self.index.stored(slot).object);
+                self.index.drop_object(slot);
+            }
             let Some(key) = self.index.key_of(slot) else { continue };
             assert!(!self.index.meta(slot).dirty || mutants::active(mutants::DIRTY_EVICTED), "a dirty block is never forgotten");
             self.forget(key);

@@ -205,8 +205,10 @@ impl Shard {
         let here = self.store.in_flight().bytes(slot).map(<[u8]>::to_vec);
         if here.is_none() {
             assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
-            let (first_page, pages) = pages_of(stored);
+            let pages = pages_of(stored).1;
             let place = self.store.place(slot, Some(stored.place));
+            // Of the SSD: no region of a layout with slots is one by itself.
+            let first_page = (place.offset_bytes / BLOCK_BYTES) as u32;
             self.store.readers().begin(place.region);
             self.fetches.get_mut(id).pending += 1;
             let into = buffers.drain(buffers.len() - pages as usize..);

@@ -1,10 +1,12 @@
 //! What a shard knows of its slots, for a store that states it again.
 
 use super::volumes::Volumes;
-use crate::index::{Index, Slot};
+use crate::index::{BYTES_PER_NUMBER, Encoding, Index, Slot, Stored};
 use crate::key::{Key, Map};
 use crate::store::Facts;
 use format::slots::Set;
+use format::slots::statement::UNIT_BYTES;
+use types::VolumeId;
 
 /// See the module.
 pub struct Known<'a> {
@@ -18,22 +20,51 @@ pub struct Known<'a> {
 
 impl Facts for Known<'_> {
     fn in_slot(&self, slot: Slot) -> Option<Set> {
-        let key = self.index.key_of(slot)?;
+        self.index.key_of(slot).map(|key| self.block(key, slot))
+    }
+
+    fn packed_in(&self, slot: u32, from: Slot) -> Option<(Slot, Set)> {
+        if !self.index.is_wide() {
+            return None;
+        }
+        // What is lost and came home after all is a miss.
+        let is_miss = |packed: &Slot| self.index.stored(*packed).encoding == Encoding::Lost && !self.index.meta(*packed).dirty;
+        let packed = self.index.packed_from(from, slot + 1).find(|packed| !is_miss(packed))?;
+        let stored = self.index.stored(packed);
+        let unit = Index::number_in_page(packed) * (BYTES_PER_NUMBER / UNIT_BYTES as u32);
+        let Stored { encoding, bytes, object, .. } = stored;
+        let how = Some(format::slots::statement::Stored { encoding, object, bytes, unit: unit as u8 });
+        let set = match self.index.key_of(packed) {
+            Some(key) => self.block(key, packed),
+            // An object without a block.
+            None => Set { volume: VolumeId(0), block: 0, dirty: false, ..plain(self.index.meta(packed).checksum) },
+        };
+        Some((packed, Set { slot, lost: encoding == Encoding::Lost, stored: how, ..set }))
+    }
+}
+
+impl Known<'_> {
+    fn block(&self, key: Key, slot: Slot) -> Set {
         let meta = self.index.meta(slot);
         let volume = self.volumes.get(key.volume()).expect("a cached block's volume is known").id;
         let mask = if meta.partial { self.partial[&key] } else { u8::MAX };
-        Some(Set {
-            volume,
-            block: key.block(),
-            mask,
-            dirty: meta.dirty,
-            settled: false,
-            lost: false,
-            vital: false,
-            checksum: meta.checksum,
-            slot: slot.0,
-            old: None,
-            stored: None,
-        })
+        Set { volume, block: key.block(), mask, dirty: meta.dirty, slot: slot.0, ..plain(meta.checksum) }
+    }
+}
+
+/// A whole block of no volume with that checksum.
+fn plain(checksum: u32) -> Set {
+    Set {
+        volume: VolumeId(0),
+        block: 0,
+        mask: u8::MAX,
+        dirty: false,
+        settled: false,
+        lost: false,
+        vital: false,
+        checksum,
+        slot: 0,
+        old: None,
+        stored: None,
     }
 }

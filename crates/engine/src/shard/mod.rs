@@ -221,6 +221,9 @@ impl Shard {
 
     /// A shard whose store continues where a checkpoint or recovery says, with the blocks that were found in it.
     pub fn with_blocks(config: ShardConfig, start: LogEnd, mut found: Restored) -> Shard {
+        if config.place.layout.has_slots() && !found.index.is_numbered_by_place() {
+            found.index.number_by_place();
+        }
         found.finish();
         let slots = config.place.slots();
         assert_eq!(found.index.slots(), slots, "the blocks of a store of this size");
@@ -487,6 +490,7 @@ impl Shard {
         if self.now_ns >= self.heat_fades_ns {
             self.fade_heat();
         }
+        self.settle_packed();
         while let Some(begun) = self.store.end_turn(self.now_ns) {
             self.region_begun(&begun);
         }

@@ -4,7 +4,7 @@
 //! bytes) is served from memory until its group is complete. Where in the region its bytes lie is known when the group is closed.
 
 use super::{CLEAN_HOLD_NS, Shard};
-use crate::index::{Encoding, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
+use crate::index::{Encoding, Index, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
 use crate::key::Key;
 use crate::mutants;
 use crate::packer::{AtHand, Chosen, ContentOptions, Kind, Step, StepState};
@@ -77,8 +77,7 @@ impl Shard {
 
     /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
     pub fn set_content(&mut self, options: ContentOptions) {
-        // In slots blocks are stored as they are.
-        self.packer.set(if self.store.keeps_in_place() { ContentOptions::OFF } else { options });
+        self.packer.set(options);
         self.recompression.may_begin(self.now_ns);
     }
 
@@ -181,7 +180,7 @@ impl Shard {
     }
 
     fn choose_form(&mut self, key: Key, page: &Page, kind: Kind) -> Option<Chosen> {
-        if !self.packer.is_on() {
+        if !self.packer.is_on() || !self.store.may_pack() {
             return None;
         }
         let rests_on = self.rests_on(key);
@@ -289,6 +288,23 @@ impl Shard {
         let appended = self.store.append(record, Some(slot), Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         let slot = appended.slot.expect("a packed record has a slot");
         self.index.insert_base(slot, checksum, stored_of(&record));
+    }
+
+    /// Where packed records are numbered by place: those that hold nothing any more leave, and so do slots that hold no others.
+    pub(super) fn settle_packed(&mut self) {
+        if !self.index.is_wide() || !self.index.is_numbered_by_place() {
+            return;
+        }
+        let mut asked = self.store.unasked();
+        for ended in self.index.take_ended() {
+            self.store.ended(ended.slot);
+            asked.extend(Index::page_of(ended.slot)..Index::page_behind_of(ended.slot, ended.bytes));
+        }
+        for slot in asked {
+            if !self.index.has_packed(slot) && self.index.key_of(Slot(slot)).is_none() {
+                self.store.emptied(slot);
+            }
+        }
     }
 
     /// Groups were closed: the index learns where their packed payloads lie.

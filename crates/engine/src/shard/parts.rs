@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 /// Most pages of one read: as many as a destage run or a request of 256 KiB has blocks.
 const READ_PAGES_MAX: u32 = 64;
 
-/// One part of a fetch: the pages of a region that hold it.
+/// One part of a fetch: the pages that hold it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Number of the fetch.
@@ -24,9 +24,9 @@ pub struct Part {
     pub part: FetchPart,
     /// Nobody waits for it.
     pub background: bool,
-    /// The region.
+    /// Their region.
     pub region: RegionId,
-    /// Within the region.
+    /// Of the SSD's pages.
     pub first_page: u32,
     /// Where that page lies on the SSD, in bytes.
     pub offset_bytes: u64,

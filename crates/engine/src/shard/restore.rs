@@ -156,6 +156,8 @@ impl Restored {
         if core::mem::take(&mut self.packed) {
             self.index.recount_references();
             self.index.seal_found();
+            // The store has not heard of them.
+            self.index.take_ended();
         }
     }
 

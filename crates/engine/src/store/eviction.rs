@@ -82,6 +82,8 @@ pub struct Judge {
     pub keeps_all: bool,
     /// When so many bytes of clean blocks are kept, no more are: taking back must gain room.
     pub clean_bytes_max: u64,
+    /// Where what stays does so in place: packed records of a plain slot with fewer bytes of them alive are appended again.
+    pub moves_below_bytes: u32,
 }
 
 impl Judge {
@@ -118,6 +120,11 @@ impl Eviction {
 
     pub(super) fn take_gone(&mut self) -> Vec<Slot> {
         core::mem::take(&mut self.gone)
+    }
+
+    /// Only these are still to be read.
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(&Kept) -> bool) {
+        self.to_read.retain(is_wanted);
     }
 
     /// To be read again, behind all others.
@@ -193,8 +200,9 @@ impl Eviction {
         self.reading
     }
 
-    /// The next batch of at most so many pages, and pages to read it into. `None` if there are no pages, and then nothing changes.
-    pub(super) fn next_batch(&mut self, pages_max: u32, pool: &PagePool) -> Option<(Batch, PageMutVec)> {
+    /// The next batch of at most so many pages, and pages to read it into; with `gaps`, pages between that nobody wants are read, too. `None` if
+    /// there are no pages, and then nothing changes.
+    pub(super) fn next_batch(&mut self, pages_max: u32, gaps: bool, pool: &PagePool) -> Option<(Batch, PageMutVec)> {
         let first = self.to_read.front().copied().expect("something is to be read");
         let first_page = first.first_page;
         let mut end_page = first_page;
@@ -203,6 +211,7 @@ impl Eviction {
         while let Some(next) = self.to_read.front()
             && (next.pages == 0 || next.first_page >= first_page && next.first_page + next.pages <= first_page + pages_max)
             && (first.pages > 0 || next.pages == 0)
+            && (gaps || next.pages == 0 || keep.is_empty() || next.first_page <= end_page)
             && (keep.is_empty() || !first.alone && !next.alone)
         {
             end_page = end_page.max(next.first_page + next.pages);

@@ -132,6 +132,22 @@ impl Store for Layout {
         each!(self, store => store.note_home(volume, block, slot, checksum, urgency))
     }
 
+    fn may_pack(&self) -> bool {
+        each!(self, store => store.may_pack())
+    }
+
+    fn ended(&mut self, slot: Slot) {
+        each!(self, store => store.ended(slot));
+    }
+
+    fn unasked(&mut self) -> alloc::vec::Vec<u32> {
+        each!(self, store => store.unasked())
+    }
+
+    fn emptied(&mut self, slot: u32) {
+        each!(self, store => store.emptied(slot));
+    }
+
     fn release(&mut self, slot: Slot) {
         each!(self, store => store.release(slot));
     }

@@ -136,9 +136,11 @@ impl Region {
 
     /// The slots that can hold something, plain ones first.
     pub fn slots(&self, index: &Index) -> impl Iterator<Item = Slot> + use<> {
-        let (packed, packed_len) = (index.packed_slot(self.at, 0), index.packed_len(self.at));
         let plain = (self.first_slot..self.first_slot + self.slots).map(Slot);
-        plain.chain((0..packed_len).map(move |ordinal| Slot(packed.0 + ordinal)))
+        let by_place: Vec<Slot> = if index.is_numbered_by_place() { index.packed_in(self.plain_slots()).collect() } else { Vec::new() };
+        let (packed, packed_len) =
+            if index.is_numbered_by_place() { (Slot(0), 0) } else { (index.packed_slot(self.at, 0), index.packed_len(self.at)) };
+        plain.chain(by_place).chain((0..packed_len).map(move |ordinal| Slot(packed.0 + ordinal)))
     }
 }
 
@@ -270,8 +272,11 @@ pub enum Ahead {
 
 /// What the index knows of a slot, for a layout that states it again.
 pub trait Facts {
-    /// What is in the slot; `None` if it is empty.
+    /// What is in the plain slot; `None` if no block is.
     fn in_slot(&self, slot: Slot) -> Option<format::slots::Set>;
+
+    /// The first packed slot from this one on that begins in a plain slot, and what is in it.
+    fn packed_in(&self, slot: u32, from: Slot) -> Option<(Slot, format::slots::Set)>;
 }
 
 /// What all layouts keep alike.
@@ -326,6 +331,18 @@ pub trait Store: fmt::Display {
     /// # Panics
     /// As [`Store::append`].
     fn note_home(&mut self, volume: VolumeId, block: u64, slot: Slot, checksum: u32, urgency: Urgency) -> u64;
+
+    /// Whether another packed record may be appended. What is moved may in any case.
+    fn may_pack(&self) -> bool;
+
+    /// Where packed slots are numbered by place: one that was appended holds nothing any more.
+    fn ended(&mut self, slot: Slot);
+
+    /// Where packed slots are numbered by place: plain slots of which to ask once more whether they hold anything packed.
+    fn unasked(&mut self) -> Vec<u32>;
+
+    /// A plain slot in which packed records were appended holds none any more.
+    fn emptied(&mut self, slot: u32);
 
     /// A slot of [`Progress::gone`] has left the index.
     fn release(&mut self, slot: Slot);

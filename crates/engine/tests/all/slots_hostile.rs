@@ -22,8 +22,8 @@ fn statement(pool: &PoolState, random: &mut Random) -> Statement {
     let (ring, all) = (u64::from(layout.ring_pages), u64::from(layout.slots_per_shard()));
     let slot = (ring + random.below(all - ring)) as u32;
     match random.below(8) {
-        0 => Statement::Home { slot, checksum: 7 },
-        1 => Statement::Gone { slot, checksum: 7 },
+        0 => Statement::Home { slot, unit: None, checksum: 7 },
+        1 => Statement::Gone { slot, unit: None, checksum: 7 },
         2 if random.chance(1, 4) => Statement::GoneOfShelf { shelf: 0, slots: std::array::from_fn(|_| random.next() & random.next()) },
         _ => Statement::Set(Set {
             volume: VolumeId(1 + random.below(4) as u32),

@@ -8,12 +8,14 @@
 //!    0 kind 1 | dirty 0x10    1 volume, 22 bits, above block, 34 bits: 7 bytes
 //!    8 checksum u32          12 slot u32
 //! set, 32 bytes
-//!    0 kind 2 | dirty 0x10 | settled 0x20 | lost 0x40 | vital 0x80        1 mask u8     2 encoding u8 (0: plain)    3 zero
+//!    0 kind 2 | dirty 0x10 | settled 0x20 | lost 0x40 | vital 0x80        1 mask u8     2 encoding u8 (0: plain)
+//!    3 place in the page, in units of 16 bytes, u8 (packed; plain: 0)
 //!    4 volume u32             8 block u40     13 object, bits 32..40      14 length u16 (packed payload, in bytes)
 //!   16 checksum u32          20 slot u32      24 old slot u32 (all ones: none)
 //!   28 object, bits 0..32
-//! at home, 16 bytes:   0 kind 3    1 zero    4 slot u32    8 checksum u32    12 zero
-//! gone, 16 bytes:      0 kind 4    1 zero    4 slot u32    8 checksum u32    12 zero
+//! at home, 16 bytes:   0 kind 3 | packed 0x10    1 place in the page (packed), u8    2 zero    4 slot u32    8 checksum u32    12 zero
+//! gone, 16 bytes:      0 kind 4 | packed 0x10    1 place in the page (packed), u8    2 zero    4 slot u32    8 checksum u32    12 zero
+//!                      not packed: all that is in the slot
 //! gone, of a shelf, 80 bytes:      0 kind 5    1 zero      4 shelf u32       8 zero      16 one bit a slot, 64 bytes
 //! ```
 
@@ -39,6 +41,8 @@ const DIRTY: u8 = 0x10;
 const SETTLED: u8 = 0x20;
 const LOST: u8 = 0x40;
 const VITAL: u8 = 0x80;
+/// Of [`HOME`] and [`GONE`]: one packed payload is meant, not all of the slot.
+const PACKED: u8 = 0x10;
 
 const KIND: u8 = 0x0f;
 const NO_SLOT: u32 = u32::MAX;
@@ -56,6 +60,9 @@ pub struct Stored {
     pub object: u64,
     /// Bytes of the payload, its checksum included; 0 without one.
     pub bytes: u16,
+    /// Where in its slot it begins, in units of [`UNIT_BYTES`]; it may end in the slot behind. Nothing else has this place, also where there
+    /// is no payload.
+    pub unit: u8,
 }
 
 /// A block is in a slot.
@@ -77,9 +84,9 @@ pub struct Set {
     pub vital: bool,
     /// Of all bytes of the block, decoded.
     pub checksum: u32,
-    /// The slot; of a packed payload, a place that says more than a page.
+    /// The slot; of a packed payload, the one that it begins in.
     pub slot: u32,
-    /// The slot that the block had before: nothing current is there any more.
+    /// The slot that the block, or the object without a block, had before: it is not there any more.
     pub old: Option<u32>,
     /// How it is stored, if not as a page.
     pub stored: Option<Stored>,
@@ -94,13 +101,17 @@ pub enum Statement {
     Home {
         /// The slot.
         slot: u32,
+        /// Of a packed payload: its place, as in [`Stored::unit`].
+        unit: Option<u8>,
         /// What the statement that put it there says.
         checksum: u32,
     },
-    /// Nothing current is in this slot any more: its block is void, or was given up.
+    /// Nothing current is in this slot any more, or at this place in it: its block is void, or was given up.
     Gone {
         /// The slot.
         slot: u32,
+        /// Of one packed payload: its place, as in [`Stored::unit`]. `None`: all that is in the slot.
+        unit: Option<u8>,
         /// What the statement that put a block there says.
         checksum: u32,
     },
@@ -125,7 +136,8 @@ impl Set {
         if self.block >= VOLUME_BLOCKS_MAX {
             return Err("block");
         }
-        if self.slot == NO_SLOT || self.old == Some(self.slot) {
+        // A packed payload may lie in the slot where the one before it lies, too.
+        if self.slot == NO_SLOT || self.old == Some(self.slot) && self.stored.is_none() {
             return Err("slot");
         }
         if self.mask == 0 || self.stored.is_some() && self.mask != u8::MAX {
@@ -147,6 +159,9 @@ impl Set {
         let wants_object = stored.encoding.is_full() || stored.encoding.rests_on_base();
         if has_object != wants_object || !has_object && stored.object != 0 {
             return Err("object");
+        }
+        if stored.encoding == Encoding::Raw && stored.unit != 0 {
+            return Err("place");
         }
         let fits = match stored.encoding {
             Encoding::Raw => usize::from(stored.bytes) == PAGE_BYTES,
@@ -197,8 +212,9 @@ impl Statement {
                 assert_eq!(set.check(), Ok(()), "{set:?}");
                 set.encode_long(into);
             }
-            Statement::Home { slot, checksum } | Statement::Gone { slot, checksum } => {
-                into[0] = if matches!(self, Statement::Home { .. }) { HOME } else { GONE };
+            Statement::Home { slot, unit, checksum } | Statement::Gone { slot, unit, checksum } => {
+                into[0] = if matches!(self, Statement::Home { .. }) { HOME } else { GONE } | unit.map_or(0, |_| PACKED);
+                into[1] = unit.unwrap_or(0);
                 put_u32(into, 4, *slot);
                 put_u32(into, 8, mask(*checksum));
             }
@@ -249,11 +265,13 @@ impl Statement {
             }
             SET => Statement::Set(Set::decode_long(from)?),
             HOME | GONE => {
-                if has_flags || !all_zero(&from[1..4]) || !all_zero(&from[12..]) {
+                let unit = (first & PACKED != 0).then_some(from[1]);
+                let is_plain = first & !KIND == 0 && from[1] == 0;
+                if !is_plain && first & !KIND != PACKED || !all_zero(&from[2..4]) || !all_zero(&from[12..]) {
                     return wrong("statement padding");
                 }
                 let (slot, checksum) = (get_u32(from, 4), unmask(get_u32(from, 8), super::SLOTS_VERSION));
-                if first == HOME { Statement::Home { slot, checksum } } else { Statement::Gone { slot, checksum } }
+                if first & KIND == HOME { Statement::Home { slot, unit, checksum } } else { Statement::Gone { slot, unit, checksum } }
             }
             _ => {
                 if has_flags || !all_zero(&from[1..4]) || !all_zero(&from[8..UNIT_BYTES]) {
@@ -299,6 +317,7 @@ impl Set {
         put_u32(into, 24, self.old.unwrap_or(NO_SLOT));
         if let Some(stored) = &self.stored {
             into[2] = stored.encoding as u8;
+            into[3] = stored.unit;
             into[13] = (stored.object >> 32) as u8;
             put_u16(into, 14, stored.bytes);
             put_u32(into, 28, stored.object as u32);
@@ -308,17 +327,14 @@ impl Set {
     fn decode_long(from: &[u8]) -> Result<Set, DecodeError> {
         let wrong = |field| Err(DecodeError::Field { field });
         let stored = match from[2] {
-            0 if from[13] == 0 && all_zero(&from[14..16]) && all_zero(&from[28..]) => None,
+            0 if from[3] == 0 && from[13] == 0 && all_zero(&from[14..16]) && all_zero(&from[28..]) => None,
             0 => return wrong("statement padding"),
             number => {
                 let Some(encoding) = Encoding::from_u8(number) else { return wrong("encoding") };
                 let object = u64::from(from[13]) << 32 | u64::from(get_u32(from, 28));
-                Some(Stored { encoding, object, bytes: get_u16(from, 14) })
+                Some(Stored { encoding, object, bytes: get_u16(from, 14), unit: from[3] })
             }
         };
-        if from[3] != 0 {
-            return wrong("statement padding");
-        }
         let old = get_u32(from, 24);
         Ok(Set {
             volume: VolumeId(get_u32(from, 4)),

@@ -27,7 +27,7 @@ fn plain(block: u64, slot: u32) -> Set {
 }
 
 fn statements() -> Vec<Statement> {
-    let packed = |encoding, object, bytes| Some(Stored { encoding, object, bytes });
+    let packed = |encoding, object, bytes| Some(Stored { encoding, object, bytes, unit: (object * 4 % 256) as u8 });
     vec![
         Statement::Set(plain(1, 9)),
         Statement::Set(Set { old: Some(3), ..plain(2, 10) }),
@@ -36,13 +36,15 @@ fn statements() -> Vec<Statement> {
         Statement::Set(Set { settled: true, volume: VolumeId(1 << 22), ..plain(0, 1) }),
         Statement::Set(Set { mask: 0b101, settled: true, ..plain(4, 12) }),
         Statement::Set(Set { lost: true, settled: true, ..plain(5, 13) }),
-        Statement::Set(Set { stored: packed(Encoding::Raw, (1 << 40) - 1, 4096), vital: true, ..plain(6, 14) }),
+        Statement::Set(Set { stored: packed(Encoding::Raw, (1 << 40) - 64, 4096), vital: true, ..plain(6, 14) }),
         Statement::Set(Set { stored: packed(Encoding::Zstd, 7, 900), dirty: false, ..plain(7, 15) }),
         Statement::Set(Set { stored: packed(Encoding::Zero, 0, 0), ..plain(8, 16) }),
         Statement::Set(Set { stored: packed(Encoding::Diff, 7, 5), old: Some(0), ..plain(9, 17) }),
         Statement::Set(Set { stored: packed(Encoding::Lost, 0, 0), lost: true, ..plain(10, 18) }),
-        Statement::Home { slot: 9, checksum: 1 },
-        Statement::Gone { slot: 10, checksum: u32::MAX },
+        Statement::Home { slot: 9, unit: None, checksum: 1 },
+        Statement::Gone { slot: 10, unit: None, checksum: u32::MAX },
+        Statement::Home { slot: 11, unit: Some(252), checksum: 1 },
+        Statement::Gone { slot: 12, unit: Some(0), checksum: 9 },
         Statement::GoneOfShelf { shelf: 2, slots: [1, 0, u64::MAX, 0, 0, 0, 0, 1 << 63] },
     ]
 }

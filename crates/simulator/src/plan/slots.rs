@@ -1,10 +1,35 @@
 //! Pools whose blocks lie in slots.
 
 use super::Plan;
+use super::content::ContentPlan;
+use crate::prng::Prng;
 
 impl Plan {
     /// Makes it a run on the slot layout, whatever the seed says. Blocks are stored as they are there, and nothing decays yet.
     pub fn always_slots(&mut self) {
         (self.slots, self.content, self.rot_ns) = (true, None, 0);
+    }
+
+    /// The same where blocks are packed side by side into slots, as their content asks. In a quarter of the runs many rest on others, in
+    /// another dirty blocks outgrow the slots.
+    pub fn always_packed_slots(&mut self) {
+        match self.seed % 4 {
+            2 => self.always_share(),
+            3 => self.always_swell(),
+            _ => self.content = Some(ContentPlan::drawn(&mut Prng::new(self.seed).fork(29), self.volumes.len())),
+        }
+        self.pack_into_slots();
+    }
+
+    /// The same where in all runs many blocks rest on others.
+    pub fn always_share_slots(&mut self) {
+        self.always_share();
+        self.pack_into_slots();
+    }
+
+    fn pack_into_slots(&mut self) {
+        let content = self.content.take();
+        self.always_slots();
+        self.content = content;
     }
 }

@@ -30,7 +30,7 @@ impl Ring {
     pub(super) fn judge(&self, seq: u64, keeps_all: bool) -> Judge {
         let most_bytes = u64::from(self.space.data_pages()) * BLOCK_BYTES * 3 / 4;
         let clean_bytes_max = if self.space.free_segments() >= RESERVE_SEGMENTS { most_bytes } else { 0 };
-        Judge { region: self.region_of(seq), part: None, keeps_all, clean_bytes_max }
+        Judge { region: self.region_of(seq), part: None, keeps_all, clean_bytes_max, moves_below_bytes: 0 }
     }
 
     /// See [`crate::store::Store::evict`].
@@ -85,7 +85,7 @@ impl Ring {
     }
 
     fn read_batch(&mut self, pages_max: u32, pool: &PagePool) -> Evict {
-        let Some((batch, pages)) = self.common.eviction.next_batch(pages_max, pool) else {
+        let Some((batch, pages)) = self.common.eviction.next_batch(pages_max, true, pool) else {
             self.careful = None;
             return Evict::NoPages;
         };

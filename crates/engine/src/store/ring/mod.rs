@@ -295,6 +295,22 @@ impl Store for Ring {
         }
     }
 
+    fn may_pack(&self) -> bool {
+        true
+    }
+
+    fn ended(&mut self, _slot: Slot) {
+        unreachable!("packed slots have numbers of their own")
+    }
+
+    fn unasked(&mut self) -> alloc::vec::Vec<u32> {
+        alloc::vec::Vec::new()
+    }
+
+    fn emptied(&mut self, _slot: u32) {
+        unreachable!("packed slots have numbers of their own")
+    }
+
     fn release(&mut self, slot: Slot) {
         unreachable!("{slot:?} goes with its region")
     }

@@ -1,5 +1,7 @@
 //! A group that statements are still added to, one that waits to be handed out, and one that is being written.
 
+use super::bins::Bin;
+use crate::index::Slot;
 use crate::store::Urgency;
 use alloc::vec::Vec;
 use format::slots::{STATEMENT_BYTES_MAX, Statement};
@@ -16,6 +18,10 @@ pub struct Building {
     said: Vec<u8>,
     /// Slots, and what is to be in them.
     pub payloads: Vec<(u32, Page)>,
+    /// Packed payloads, in slots of their own.
+    pub bins: Vec<Bin>,
+    /// Its packed records.
+    pub packed: Vec<Slot>,
     /// The tail that it names: as it was when the group was closed.
     pub tail: u64,
     /// The earliest time anyone wants it out.
@@ -32,7 +38,8 @@ impl Building {
     /// An empty group.
     pub fn new(group: u64) -> Building {
         let (said, payloads) = (Vec::with_capacity(STATEMENT_BYTES_MAX), Vec::new());
-        Building { group, said, payloads, tail: 0, deadline_ns: u64::MAX, commit: false, share: false, durable: false }
+        let (bins, packed) = (Vec::new(), Vec::new());
+        Building { group, said, payloads, bins, packed, tail: 0, deadline_ns: u64::MAX, commit: false, share: false, durable: false }
     }
 
     /// Bytes that are left for statements.
@@ -85,4 +92,6 @@ pub struct Writing {
     pub left: usize,
     /// Slots whose content is served from memory until it is complete.
     pub slots: Vec<u32>,
+    /// The same of packed ones.
+    pub packed: Vec<Slot>,
 }

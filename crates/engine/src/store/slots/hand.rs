@@ -7,8 +7,8 @@
 //! There are two hands: one for the main part of the cache, which comes to each shelf, and one for the epoch of the small part that is judged
 //! next, which comes to the shelves that have blocks of it ([`crate::policy`]).
 
-use super::{AHEAD_ONE_IN, Slots};
-use crate::index::{Index, Slot};
+use super::{AHEAD_ONE_IN, Slots, stated_place};
+use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::key::Set;
 use crate::mutants;
 use crate::store::{Evict, EvictTurn, Judge, Progress, RegionId, Urgency};
@@ -16,12 +16,21 @@ use ::slots::SHELF_SLOTS;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use format::slots::Statement;
+use page::PagePool;
+use types::BLOCK_BYTES;
 
 /// From so many slots of a shelf on, one statement for all of them is shorter.
 const GONE_TOGETHER_MIN: usize = 6;
 
 /// The hand goes round so often without a gain before it takes what is used, too: a block's heat is less with each round.
 const PATIENT_ROUNDS: u32 = 4;
+
+/// Packed payloads are moved when one in so many bytes of their slots is of no use, and only out of slots of which no more bytes are alive.
+const WASTED_ONE_IN: u64 = 5;
+const MOVED_BELOW_BYTES: u32 = 3072;
+/// Pages read at once to be moved, and such reads at the same time.
+const MOVE_PAGES_MAX: u32 = 64;
+const MOVES_IN_FLIGHT_MAX: u32 = 2;
 
 /// The hand comes to so many shelves at most before the shard hears of them.
 const BEGUN_MAX: usize = 16;
@@ -36,11 +45,21 @@ pub struct Hand {
     going: VecDeque<(u64, Vec<u32>)>,
     /// All slots that go.
     going_slots: Set<u32>,
+    /// Packed ones among them.
+    going_packed: u32,
     /// Shelves that gave nothing, one behind the other.
     fruitless: u32,
     /// The same two of the hand that judges the small part.
     next_of_small: u32,
     fruitless_of_small: u32,
+}
+
+impl core::fmt::Display for Hand {
+    fn fmt(&self, text: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Hand { next, going_slots, going_packed, fruitless, fruitless_of_small, .. } = self;
+        let going = going_slots.len();
+        write!(text, "at {next}, {going} going, {going_packed} of them packed, fruitless {fruitless}, {fruitless_of_small}")
+    }
 }
 
 impl Hand {
@@ -51,6 +70,7 @@ impl Hand {
             begun: Vec::new(),
             going: VecDeque::new(),
             going_slots: Set::default(),
+            going_packed: 0,
             fruitless: 0,
             next_of_small: next,
             fruitless_of_small: 0,
@@ -64,7 +84,13 @@ impl Hand {
 
     /// Nothing current is in the slot any more.
     pub fn left(&mut self, slot: u32) {
-        self.going_slots.remove(&slot);
+        self.take_going(slot);
+    }
+
+    fn take_going(&mut self, slot: u32) -> bool {
+        let was_going = self.going_slots.remove(&slot);
+        self.going_packed -= u32::from(was_going && Slot(slot).is_packed());
+        was_going
     }
 
     /// Blocks have become clean, or older: it may be worth looking again.
@@ -88,7 +114,9 @@ impl Hand {
 impl Slots {
     /// Slots that are free, or will be without more being given up.
     fn free_soon(&self) -> u32 {
-        self.places.free() + self.places.leaving() + self.hand.going_slots.len() as u32
+        let of_packed = self.packs.slots_of(self.hand.going_packed);
+        let going = self.hand.going_slots.len() as u32 - self.hand.going_packed + of_packed;
+        self.places.free() + self.places.leaving() + self.emptied() + going
     }
 
     /// Below so many the hand goes on.
@@ -98,17 +126,20 @@ impl Slots {
     }
 
     /// See [`Store::evict`].
-    pub(super) fn go_on(&mut self, turn: &EvictTurn, index: &Index) -> Evict {
+    pub(super) fn go_on(&mut self, turn: &EvictTurn, index: &Index, pool: &PagePool) -> Evict {
         if self.common.eviction.is_stopped() {
             return Evict::Rest;
         }
         if self.common.eviction.region().is_some() {
             // What was judged is given up at once: a slot that was left meanwhile could be another block's.
             let gone = self.common.eviction.take_gone();
-            self.common.eviction.end();
             if self.has_ring_room_to_evict() {
                 self.give_up(gone);
             }
+            if self.common.eviction.waits() || !self.common.eviction.is_read() {
+                return self.move_on(index, pool);
+            }
+            self.common.eviction.end();
         }
         self.hurry_what_leaves(turn);
         let shelves = self.place.layout.segments_per_shard;
@@ -124,7 +155,7 @@ impl Slots {
         {
             self.common.eviction.begin(RegionId(u64::from(at)), false);
             let region = self.region_at(at);
-            return Evict::Judge(Judge { region, part: Some(part), keeps_all: false, clean_bytes_max: u64::MAX });
+            return Evict::Judge(Judge { region, part: Some(part), keeps_all: false, clean_bytes_max: u64::MAX, moves_below_bytes: 0 });
         }
         let at = self.hand.next;
         self.hand.next = self.shelf_behind(at);
@@ -134,7 +165,51 @@ impl Slots {
         let (clean_bytes_max, part) = if is_patient { (u64::MAX, turn.part.map(|_| 0)) } else { (0, None) };
         self.hand.fruitless += 1;
         self.common.eviction.begin(RegionId(u64::from(at)), false);
-        Evict::Judge(Judge { region: self.region_at(at), part, keeps_all: false, clean_bytes_max })
+        let moves_below_bytes = self.moves_below_bytes(index);
+        Evict::Judge(Judge { region: self.region_at(at), part, keeps_all: false, clean_bytes_max, moves_below_bytes })
+    }
+
+    /// Packed payloads are moved out of slots with fewer bytes of them alive, where slots have much room in all that nothing uses.
+    fn moves_below_bytes(&self, index: &Index) -> u32 {
+        let in_bins = self.packs.slots * BLOCK_BYTES;
+        // Half a number is lost behind a payload.
+        let beside = 2 * format::record::RECORD_BYTES as u64 - u64::from(BYTES_PER_NUMBER) / 2;
+        let wasted = in_bins.saturating_sub(index.census().stored_bytes.saturating_sub(self.packs.records * beside));
+        if wasted * WASTED_ONE_IN <= in_bins || self.places.free() <= self.reserve() / 2 { 0 } else { MOVED_BELOW_BYTES }
+    }
+
+    /// Reads the next of what is moved.
+    fn move_on(&mut self, index: &Index, pool: &PagePool) -> Evict {
+        let (young, complete) = (&self.young, self.common.commits.complete());
+        // What has gone since is no more there to be read; what came into its place may be on its way yet.
+        let is_there = |slot: Slot| {
+            let is_young = young.group_of(Index::page_of(slot)).is_some_and(|group| group > complete);
+            (!is_young || mutants::active(mutants::MOVED_BEFORE_IT_IS_THERE)) && (index.key_of(slot).is_some() || index.is_orphan(slot))
+        };
+        self.common.eviction.retain(|kept| is_there(kept.slot));
+        if self.common.eviction.reading() >= MOVES_IN_FLIGHT_MAX || self.places.free() <= self.reserve() / 2 {
+            return self.stop_moving_if_read();
+        }
+        let region_slots = self.place.layout.pages_per_segment();
+        let at = self.common.eviction.region().expect("a shelf was judged").0 as u32;
+        if !self.common.eviction.waits() {
+            return self.stop_moving_if_read();
+        }
+        let Some((mut batch, pages)) = self.common.eviction.next_batch(MOVE_PAGES_MAX, false, pool) else { return Evict::NoPages };
+        batch.region = RegionId(self.epoch);
+        self.common.readers.begin(batch.region);
+        assert!(batch.first_page < region_slots, "pages of a shelf");
+        let offset = self.place.layout.page_offset(self.place.shard, at, batch.first_page);
+        let span = self.common.ssds.read_span(offset, pages.len(), true);
+        Evict::Read(batch, span, pages)
+    }
+
+    /// What is not moved now stays for the next time.
+    fn stop_moving_if_read(&mut self) -> Evict {
+        if self.places.free() <= self.reserve() / 2 {
+            self.common.eviction.retain(|_| false);
+        }
+        Evict::Rest
     }
 
     fn shelf_behind(&self, at: u32) -> u32 {
@@ -177,15 +252,15 @@ impl Slots {
 
     /// A group says that these slots go.
     fn give_up(&mut self, gone: Vec<Slot>) {
-        if gone.is_empty() {
+        if gone.iter().all(|slot| self.hand.is_going(slot.0)) {
             return;
         }
         (self.hand.fruitless, self.hand.fruitless_of_small) = (0, 0);
-        let mut slots: Vec<u32> = gone.iter().map(|slot| slot.0).collect();
+        let mut slots: Vec<u32> = gone.iter().map(|slot| slot.0).filter(|slot| !self.hand.is_going(*slot)).collect();
         slots.sort_unstable();
         let mut last = 0;
         for of_shelf in slots.chunk_by(|one, other| one / SHELF_SLOTS == other / SHELF_SLOTS) {
-            if of_shelf.len() >= GONE_TOGETHER_MIN {
+            if of_shelf.len() >= GONE_TOGETHER_MIN && !Slot(of_shelf[0]).is_packed() {
                 let mut bits = [0; SHELF_SLOTS as usize / 64];
                 for slot in of_shelf {
                     bits[(slot % SHELF_SLOTS / 64) as usize] |= 1 << (slot % 64);
@@ -193,11 +268,13 @@ impl Slots {
                 last = self.say(Statement::GoneOfShelf { shelf: of_shelf[0] / SHELF_SLOTS, slots: bits }, Urgency::By(0));
             } else {
                 for slot in of_shelf {
-                    last = self.say(Statement::Gone { slot: *slot, checksum: 0 }, Urgency::By(0));
+                    let (slot, unit) = stated_place(Slot(*slot));
+                    last = self.say(Statement::Gone { slot, unit, checksum: 0 }, Urgency::By(0));
                 }
             }
         }
         self.hand.going_slots.extend(&slots);
+        self.hand.going_packed += slots.iter().filter(|slot| Slot(**slot).is_packed()).count() as u32;
         self.hand.going.push_back((last, slots));
     }
 
@@ -208,8 +285,8 @@ impl Slots {
             self.hand.going.pop_front_if(|(group, _)| *group <= durable || mutants::active(mutants::GONE_LEAVES_EARLY))
         {
             // What was written over, or made void, since then was left already.
-            let still = slots.into_iter().filter(|slot| self.hand.going_slots.remove(slot));
-            progress.gone.extend(still.map(Slot));
+            let hand = &mut self.hand;
+            progress.gone.extend(slots.into_iter().filter(|slot| hand.take_going(*slot)).map(Slot));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! A look at the slots of one shard that changes nothing: for `hearth pool check`.
 
-use super::recovery::{SlotFound, offset_of, survey};
+use super::found::is_whole;
+use super::recovery::{SlotFound, is_base, survey};
 use crate::inspect::{Inspection, ShardInspection};
 use crate::medium::Medium;
 use alloc::format;
 use alloc::vec::Vec;
-use format::{PAGE_BYTES, Superblock, payload_checksum};
+use format::Superblock;
 use types::ShardIndex;
 
 impl Inspection {
@@ -26,16 +27,21 @@ impl Inspection {
         let headers = report.groups;
         let mut inspection = ShardInspection { headers, ..ShardInspection::new(shard, end, report) };
         let pages_of_segment = superblock.layout.pages_per_segment();
-        let mut page = [0; PAGE_BYTES];
         for set in &live {
-            self.count_block(set.volume, set.dirty);
+            let is_base = is_base(set);
+            if !is_base {
+                self.count_block(set.volume, set.dirty);
+            }
             inspection.payloads += 1;
-            let read = medium.read(offset_of(superblock, shard, set.slot), &mut page);
-            if read.is_err() || payload_checksum(set.volume, set.block, &page) != set.checksum {
+            let found = is_whole(medium, superblock, shard, set);
+            // What is known to be lost is told as that.
+            if !matches!(found, Ok(true)) || set.lost {
                 *if set.dirty { &mut inspection.dirty_mismatches } else { &mut inspection.clean_mismatches } += 1;
                 let (kind, volume) = (if set.dirty { "dirty" } else { "clean" }, set.volume.0);
-                let why = if read.is_err() { "cannot be read" } else { "does not match its checksum" };
-                self.problem(|| format!("shard {}, slot {}: {kind} block {} of volume {volume} {why}", shard.0, set.slot, set.block));
+                let why = if found.is_err() { "cannot be read" } else { "does not match its checksum" };
+                let what =
+                    if is_base { "an object that blocks rest on".into() } else { format!("{kind} block {} of volume {volume}", set.block) };
+                self.problem(|| format!("shard {}, slot {}: {what} {why}", shard.0, set.slot));
             }
             progress(u64::from(set.slot / pages_of_segment));
         }

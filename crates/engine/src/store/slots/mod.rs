@@ -7,7 +7,7 @@
 //!
 //! With each group the *sweep* states again what lives in the next slots ([`write`]), so that the ring's tail may pass older pages
 //! ([`slots::rounds`]). When slots become few, the *hand* goes over shelves of them and gives up clean blocks that are not used ([`hand`]).
-//! Nothing is ever moved.
+//! What is stored as a page is never moved. Packed payloads share slots ([`bins`]); where few of them are left, the hand moves those.
 //!
 //! Invariants:
 //! * No write meets a slot that a map names which recovery may still choose: those of the durable group and of all behind it.
@@ -15,6 +15,8 @@
 //! * A group's statements are true at its end: what the sweep adds is said when the group is closed, and no later one has begun.
 //! * After a failed write or flush nothing more is written and nothing becomes complete or durable.
 
+mod bins;
+mod found;
 mod group;
 mod hand;
 mod inspect;
@@ -23,17 +25,20 @@ mod write;
 mod young;
 
 use super::{
-    Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, Judge, Payload, Place,
-    Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
+    Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, Judge, PackedPayload, Payload,
+    Place, Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
 };
-use crate::index::{Index, Slot};
+use crate::index::{self, BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::outbox::Outbox;
 use crate::stats::SlotGauges;
 use ::slots::{Places, Rounds};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use bins::Packs;
 use core::fmt;
 use format::checkpoint::LogEnd;
+use format::slots::statement::Stored;
 use format::slots::statement::UNIT_BYTES;
 use format::slots::{STATEMENT_BYTES_MAX, Set, Statement};
 use format::{Record, RecordKind};
@@ -43,6 +48,9 @@ use page::PagePool;
 use types::{BLOCK_BYTES, VolumeId};
 use write::{Quiet, SWEPT_A_PAGE};
 use young::Young;
+
+/// Short statements that a page has room for. A long one may leave the last unit of a page empty.
+const UNITS_A_PAGE: u64 = (STATEMENT_BYTES_MAX / UNIT_BYTES) as u64 - 1;
 
 /// Groups being written at the same time. Two keep the SSD busy, the others hide the gap between a completion and the next submission.
 const GROUPS_IN_FLIGHT_MAX: usize = 4;
@@ -86,6 +94,9 @@ pub struct Slots {
     places: Places,
     rounds: Rounds,
     young: Young,
+    packs: Box<Packs>,
+    /// The sweep has said of the slot that is next what lies before this packed slot.
+    swept_to: u32,
     /// Slots taken for a request whose blocks are appended now, the next one last.
     expected: alloc::vec::Vec<u32>,
     /// The group that takes statements now.
@@ -96,8 +107,6 @@ pub struct Slots {
     /// The tail that the newest complete group names, and the newest durable one.
     complete_tail: u64,
     durable_tail: u64,
-    /// Pages of the ring that may be in use: behind them a start must be able to state everything.
-    usable_pages: u64,
     /// The running flush: which group and which tail it makes durable.
     flush: Option<(u64, u64)>,
     unflushed_pages: u32,
@@ -106,7 +115,7 @@ pub struct Slots {
     epoch: u64,
     /// Blocks that came since a region was begun.
     filled: u32,
-    hand: Hand,
+    hand: Box<Hand>,
     quiet: Quiet,
     /// Something could not be written for want of pages.
     short_of_pages: bool,
@@ -126,13 +135,14 @@ impl Slots {
             quiescing: false,
         };
         let (first, last) = (start.tail_seq, start.next_group - 1);
-        let usable_pages = usable_pages(layout);
-        let rounds = Rounds::new(slots - ring_pages, usable_pages - RING_RESERVE, first, last);
+        let is_used = |slot: u32| slot < ring_pages || index.key_of(Slot(slot)).is_some() || index.is_wide() && index.has_packed(slot);
+        let packs = Box::new(Packs::found(index, ring_pages..slots));
         Slots {
-            usable_pages,
-            places: Places::new(slots, |slot| slot < ring_pages || index.key_of(Slot(slot)).is_some()),
-            rounds,
+            places: Places::new(slots, is_used),
+            rounds: Rounds::new(slots - ring_pages, first, last),
             young: Young::new(slots),
+            packs,
+            swept_to: 0,
             expected: alloc::vec::Vec::new(),
             building: None,
             closed: VecDeque::new(),
@@ -144,7 +154,7 @@ impl Slots {
             written_pages: 0,
             epoch: 1,
             filled: 0,
-            hand: Hand::new(ring_pages / layout.pages_per_segment()),
+            hand: Box::new(Hand::new(ring_pages / layout.pages_per_segment())),
             quiet: Quiet::new(start.next_group - 1),
             short_of_pages: false,
             common,
@@ -156,14 +166,19 @@ impl Slots {
         u64::from(self.place.layout.ring_pages)
     }
 
+    /// Pages of the ring that may be in use: behind them a start must be able to state everything.
+    fn usable_pages(&self) -> u64 {
+        usable_pages(&self.place.layout, self.stated_units())
+    }
+
     /// Groups that may still begin before a page of the ring would be written over that is needed.
     fn ring_room(&self) -> u64 {
-        (self.durable_tail + self.usable_pages).saturating_sub(self.common.commits.last() + 1)
+        (self.durable_tail + self.usable_pages()).saturating_sub(self.common.commits.last() + 1)
     }
 
     /// Of them, those that the sweep does not need to make up for what it owes.
     fn ring_room_for_others(&self) -> u64 {
-        self.ring_room().saturating_sub(self.rounds.owed().div_ceil(SWEPT_A_PAGE))
+        self.ring_room().saturating_sub(self.rounds.owed().div_ceil(SWEPT_A_PAGE).max(self.packed_round_pages()))
     }
 
     /// Slots kept for what must be written.
@@ -171,10 +186,12 @@ impl Slots {
         (self.places.slots() / RESERVE_ONE_IN).max(8)
     }
 
-    /// Nothing current is in the slot any more, as the group says.
+    /// Nothing current is in the slot any more, as the group says. Of a packed one the index says what that means for what lies beside it.
     fn leave(&mut self, slot: Slot, group: u64) {
         self.hand.left(slot.0);
-        self.places.leave(slot.0, group, self.epoch);
+        if !slot.is_packed() {
+            self.places.leave(slot.0, group, self.epoch);
+        }
     }
 
     /// Slots that were left become free, if nothing hinders it any more.
@@ -190,9 +207,50 @@ impl Slots {
         if let Some(slot) = self.expected.pop() {
             return slot;
         }
-        let mut taken = 0;
-        assert!(self.places.take(1, |run| taken = run.first), "there is room");
-        taken
+        let mut taken = None;
+        self.places.take(1, |run| taken = Some(run.first));
+        taken.or_else(|| self.spare_of_bin()).expect("there is room")
+    }
+
+    /// The group that takes statements, with so much room; gives its number.
+    fn group_with_room(&mut self, bytes: usize) -> u64 {
+        if self.building.as_ref().is_some_and(|building| building.room() < bytes) {
+            self.close_building();
+        }
+        if self.building.is_none() {
+            self.begin_group();
+        }
+        self.building.as_ref().expect("begun above").group
+    }
+
+    fn append_packed(&mut self, record: &Record, old: Option<Slot>, payload: PackedPayload, urgency: Urgency) -> (Slot, u64) {
+        let group = self.group_with_room(2 * UNIT_BYTES);
+        let slot = match bins::page_of(&payload) {
+            Some(page) if record.has_page_payload() => self.lay_page(page, group),
+            _ => self.lay(&payload, group),
+        };
+        let (place, unit) = stated_place(slot);
+        let packed = record.packed.expect("how a packed record is stored");
+        let stored =
+            Stored { encoding: packed.encoding, object: packed.object, bytes: packed.bytes, unit: unit.expect("a packed slot has one") };
+        let set = Set {
+            volume: record.volume,
+            block: record.block,
+            mask: u8::MAX,
+            dirty: matches!(record.kind, RecordKind::DataDirty | RecordKind::DataLost),
+            settled: false,
+            lost: record.kind == RecordKind::DataLost,
+            vital: packed.vital,
+            checksum: record.checksum,
+            slot: place,
+            old: old.map(|old| stated_place(old).0).filter(|_| !mutants::active(mutants::OLD_SLOT_FORGOTTEN)),
+            stored: Some(stored),
+        };
+        let said_in = self.say(Statement::Set(set), urgency);
+        assert_eq!(said_in, group, "it says what lies in its slots");
+        self.building.as_mut().expect("it takes statements").packed.push(slot);
+        self.common.in_flight.add_packed(slot, payload);
+        (slot, group)
     }
 
     /// Nothing is to be written or flushed, or ever will be.
@@ -212,13 +270,33 @@ pub(super) fn ever_writes(layout: &format::Layout, blocks: u32) -> bool {
     blocks <= (layout.slots_per_shard() / 4).max(1)
 }
 
-/// Pages of the ring that may be in use at once.
-fn usable_pages(layout: &format::Layout) -> u64 {
-    let slots = layout.slots_per_shard() - layout.ring_pages;
-    // A long statement may leave the last unit of a page empty.
-    let units_a_page = (STATEMENT_BYTES_MAX / UNIT_BYTES) as u32 - 1;
-    let stated = (slots + layout.slots_per_shard() / PARTIAL_ONE_IN + PARTIAL_UNDER_WAY).div_ceil(units_a_page) + 1;
-    u64::from(layout.ring_pages.checked_sub(stated).expect("a ring that a start fits in"))
+/// Pages of the ring that may be in use at once, where a start has to state so much beside partial blocks.
+fn usable_pages(layout: &format::Layout, stated_units: u64) -> u64 {
+    let stated = (stated_units + partial_units(layout)).div_ceil(UNITS_A_PAGE) + 1;
+    u64::from(layout.ring_pages).saturating_sub(stated)
+}
+
+/// What blocks of which only some sectors are valid take in statements beyond those of others.
+fn partial_units(layout: &format::Layout) -> u64 {
+    u64::from(layout.slots_per_shard() / PARTIAL_ONE_IN + PARTIAL_UNDER_WAY)
+}
+
+/// What a statement says, as the index has it: the slot, and how a packed record is stored.
+pub fn in_index(set: &Set) -> (Slot, Option<index::Stored>) {
+    let Some(stored) = set.stored else { return (Slot(set.slot), None) };
+    let slot = Index::slot_at(set.slot, u32::from(stored.unit) * UNIT_BYTES as u32);
+    // The index knows the place by the slot.
+    let Stored { encoding, object, bytes, .. } = stored;
+    (slot, Some(index::Stored { encoding, place: 0, bytes, object }))
+}
+
+/// The place of a packed slot, as statements say it: the slot that it begins in, and where.
+fn stated_place(slot: Slot) -> (u32, Option<u8>) {
+    if !slot.is_packed() {
+        return (slot.0, None);
+    }
+    let units = BYTES_PER_NUMBER / UNIT_BYTES as u32;
+    (Index::page_of(slot), Some((Index::number_in_page(slot) * units) as u8))
 }
 
 impl fmt::Display for Slots {
@@ -226,10 +304,12 @@ impl fmt::Display for Slots {
         let commits = &self.common.commits;
         write!(
             text,
-            "slots: {} free, {} leaving of {}; ring: tail {} (durable {}), head {}, {} pages, sweep owes {}; groups complete {} durable {} last {}{}",
+            "slots: {} free, {} leaving of {}; packed: {}; hand: {}; ring: tail {} (durable {}), head {}, {} pages, sweep owes {}; groups complete {} durable {} last {}{}",
             self.places.free(),
             self.places.leaving(),
             self.places.slots(),
+            self.packs,
+            self.hand,
             self.rounds.tail(),
             self.durable_tail,
             self.rounds.head(),
@@ -293,7 +373,7 @@ impl Store for Slots {
                     vital: false,
                     checksum,
                     slot: taken,
-                    old: old.map(|old| old.0).filter(|_| !mutants::active(mutants::OLD_SLOT_FORGOTTEN)),
+                    old: old.map(|old| stated_place(old).0).filter(|_| !mutants::active(mutants::OLD_SLOT_FORGOTTEN)),
                     stored: None,
                 };
                 group = self.say(Statement::Set(set), urgency);
@@ -305,10 +385,14 @@ impl Store for Slots {
             }
             Payload::None => {
                 assert_eq!(record.kind, RecordKind::Invalidate, "a record without payload");
-                let old = old.expect("a block that is made void is in a slot");
-                group = self.say(Statement::Gone { slot: old.0, checksum: record.checksum }, urgency);
+                let (slot, unit) = stated_place(old.expect("a block that is made void is in a slot"));
+                group = self.say(Statement::Gone { slot, unit, checksum: record.checksum }, urgency);
             }
-            Payload::Packed(_) => unreachable!("content is stored as it is"),
+            Payload::Packed(payload) => {
+                let laid;
+                (laid, group) = self.append_packed(&record, old, payload, urgency);
+                slot = Some(laid);
+            }
         }
         if let Some(old) = old {
             self.leave(old, group);
@@ -319,14 +403,17 @@ impl Store for Slots {
 
     fn note_home(&mut self, _volume: VolumeId, _block: u64, slot: Slot, checksum: u32, urgency: Urgency) -> u64 {
         self.hand.something_changed();
-        self.say(Statement::Home { slot: slot.0, checksum }, urgency)
+        let (slot, unit) = stated_place(slot);
+        self.say(Statement::Home { slot, unit, checksum }, urgency)
     }
 
     #[inline]
     fn place(&self, slot: Slot, _packed_at: Option<u32>) -> Place {
         let pages = self.place.layout.pages_per_segment();
-        let (at, page) = (slot.0 / pages, slot.0 % pages);
-        let safety = match self.young.group_of(slot.0) {
+        let stays = !slot.is_packed() || !self.hand.is_going(slot.0);
+        let slot = if slot.is_packed() { Index::page_of(slot) } else { slot.0 };
+        let (at, page) = (slot / pages, slot % pages);
+        let safety = match self.young.group_of(slot) {
             None => Safety::Durable,
             Some(group) if group <= self.common.commits.durable() => Safety::Durable,
             Some(group) if group <= self.common.commits.complete() => Safety::Complete,
@@ -340,7 +427,7 @@ impl Store for Slots {
             age_regions: 0,
             safety,
             is_live: true,
-            stays: true,
+            stays,
         }
     }
 
@@ -352,7 +439,7 @@ impl Store for Slots {
         let (free, ring) = (self.places.free(), self.ring_room_for_others());
         !self.common.commits.is_failed()
             && match purpose {
-                Purpose::Any => self.ring_room() > 0 && free > 0,
+                Purpose::Any => ring > 0 && free > 0,
                 Purpose::Void => ring > RING_RESERVE_OF_VOIDS,
                 Purpose::Clean => ring > RING_RESERVE && free > self.reserve() * 2,
                 Purpose::Write { blocks } => ring > RING_RESERVE && free >= self.reserve() + blocks,
@@ -366,13 +453,30 @@ impl Store for Slots {
         Capacity { regions: layout.segments_per_shard.into(), region_pages: layout.pages_per_segment(), usable_pages: usable.into() }
     }
 
-    fn evict(&mut self, turn: &EvictTurn, index: &Index, _pool: &PagePool) -> Evict {
-        self.go_on(turn, index)
+    fn may_pack(&self) -> bool {
+        self.may_pack_more()
+    }
+
+    fn ended(&mut self, slot: Slot) {
+        self.packed_ended(slot);
+    }
+
+    fn unasked(&mut self) -> alloc::vec::Vec<u32> {
+        self.take_unasked()
+    }
+
+    fn emptied(&mut self, slot: u32) {
+        self.is_emptied(slot);
+    }
+
+    fn evict(&mut self, turn: &EvictTurn, index: &Index, pool: &PagePool) -> Evict {
+        self.go_on(turn, index, pool)
     }
 
     #[inline]
     fn end_turn(&mut self, now_ns: u64) -> Option<Begun> {
         self.expected_is_over();
+        self.say_what_is_emptied(now_ns);
         self.end_quietly(now_ns);
         let (shelves, pages) = (self.place.layout.segments_per_shard, self.place.layout.pages_per_segment());
         if self.filled < pages && !self.hand.is_far() {
@@ -395,8 +499,10 @@ impl Store for Slots {
     }
 
     fn release(&mut self, slot: Slot) {
-        self.places.leave_durably(slot.0, self.epoch);
-        self.settle();
+        if !slot.is_packed() {
+            self.places.leave_durably(slot.0, self.epoch);
+            self.settle();
+        }
     }
 
     fn may_let_go(&self) -> bool {
@@ -405,7 +511,8 @@ impl Store for Slots {
 
     fn let_go(&mut self, slot: Slot) {
         if !self.common.commits.is_failed() {
-            let group = self.say(Statement::Gone { slot: slot.0, checksum: 0 }, Urgency::By(0));
+            let (place, unit) = stated_place(slot);
+            let group = self.say(Statement::Gone { slot: place, unit, checksum: 0 }, Urgency::By(0));
             self.leave(slot, group);
         }
     }
@@ -481,8 +588,8 @@ mod tests {
             let long = (u64::from(layout.slots_per_shard()) / 16).min(slots);
             let a_page = (STATEMENT_BYTES_MAX / UNIT_BYTES) as u64;
             let pages = (slots - long + 2 * long).div_ceil(a_page - 1);
-            assert!(usable_pages(&layout) + pages <= u64::from(layout.ring_pages), "{layout:?}");
-            assert!(usable_pages(&layout) >= u64::from(layout.ring_pages) / 2, "{layout:?}");
+            assert!(usable_pages(&layout, slots) + pages <= u64::from(layout.ring_pages), "{layout:?}");
+            assert!(usable_pages(&layout, slots) >= u64::from(layout.ring_pages) / 2, "{layout:?}");
             let shorter = Layout { ring_pages: layout.ring_pages - 1, ..layout };
             assert!(shorter.check().is_err(), "{shorter:?}");
         }

@@ -15,6 +15,7 @@
 //!   was found. [`PoolState::begin_session`](crate::superblock::PoolState::begin_session) makes that the ring, in one step. Interrupted
 //!   before, all of it is done again from the ring that was.
 
+use super::found::{Found, is_whole};
 use crate::medium::Medium;
 use crate::mutants;
 use crate::recovery::RecoveryReport;
@@ -25,24 +26,18 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use format::checkpoint::LogEnd;
 use format::slots::{RingHead, STATEMENT_BYTES_MAX, Set, Statement};
-use format::{PAGE_BYTES, Superblock, payload_checksum};
-use types::{ShardIndex, VolumeId};
+use format::{PAGE_BYTES, Superblock};
+use types::ShardIndex;
+
+pub use super::found::is_base;
 
 /// Pages of the ring that are read at once.
 const CHUNK_PAGES: usize = 256;
 
-/// What a slot holds.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    set: Set,
-    /// The group that said so first, in this ring.
-    group: u64,
-}
-
 /// The ring as it was found: which groups are there.
-struct Found {
+struct Pages {
     /// By group: the tail that it names.
-    pages: BTreeMap<u64, u64>,
+    tails: BTreeMap<u64, u64>,
     /// All groups up to this one are durable.
     watermark: u64,
 }
@@ -56,7 +51,7 @@ struct Reader<'a> {
     report: RecoveryReport,
 }
 
-/// A block that was found in a slot.
+/// A block that was found in a slot, or an object without a block ([`is_base`]).
 pub type SlotFound = Set;
 
 /// Recovers one shard: gives what its slots hold, and states it again in `session`, flushed. Gives where the ring goes on.
@@ -74,7 +69,7 @@ pub fn recover(
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
     let Looked { held, first, tail, report } = look(medium, superblock, shard, force, sink)?;
     let room = (tail + u64::from(superblock.layout.ring_pages)).saturating_sub(first);
-    let last = restate(medium, superblock, shard, session, first..first + room, held.iter().flatten().map(|held| held.set))?;
+    let last = restate(medium, superblock, shard, session, first..first + room, held.all().map(|held| held.set))?;
     if !mutants::active(mutants::START_UNFLUSHED) {
         medium.flush()?;
     }
@@ -94,7 +89,7 @@ pub(crate) fn survey(
 
 /// What was found.
 struct Looked {
-    held: Vec<Option<Held>>,
+    held: Found,
     /// The number of the next group.
     first: u64,
     /// The first page that the state rests on: none from here on may be written over before the start has begun.
@@ -113,27 +108,28 @@ fn look(
     let found = reader.find()?;
     let (held, tail) = reader.choose(&found)?;
     let mut report = reader.report;
-    for set in held.iter().flatten().map(|held| &held.set) {
-        *(if set.dirty { &mut report.dirty_blocks } else { &mut report.clean_blocks }) += 1;
+    for set in held.all().map(|held| &held.set) {
+        report.dirty_blocks += u64::from(set.dirty);
+        report.clean_blocks += u64::from(!set.dirty && !is_base(set));
         sink(set);
     }
     let start = &superblock.log_starts[usize::from(shard.0)];
-    let first = found.pages.keys().next_back().map_or(start.first_group, |last| start.first_group.max(last + 1));
+    let first = found.tails.keys().next_back().map_or(start.first_group, |last| start.first_group.max(last + 1));
     Ok(Looked { held, first, tail, report })
 }
 
 impl Reader<'_> {
     /// The pages that count. Their statements are read again later: those of a large ring take much memory.
-    fn find(&mut self) -> Result<Found, OpenError> {
+    fn find(&mut self) -> Result<Pages, OpenError> {
         let layout = self.superblock.layout;
         let start = self.superblock.log_starts[usize::from(self.shard.0)];
-        let mut found = Found { pages: BTreeMap::new(), watermark: start.first_group - 1 };
+        let mut found = Pages { tails: BTreeMap::new(), watermark: start.first_group - 1 };
         let ring_pages = layout.ring_pages as usize;
         for first in (0..ring_pages).step_by(CHUNK_PAGES) {
             let bytes = self.read_pages(first as u32, CHUNK_PAGES.min(ring_pages - first))?;
             for (place, page) in (first as u64..).zip(bytes.as_chunks::<PAGE_BYTES>().0) {
                 let Some((head, _)) = self.page_that_counts(page, place)? else { continue };
-                found.pages.insert(head.group, head.tail);
+                found.tails.insert(head.group, head.tail);
                 found.watermark = found.watermark.max(head.durable);
                 self.report.groups += 1;
             }
@@ -186,38 +182,38 @@ impl Reader<'_> {
     }
 
     /// What the slots hold at the end of the ring.
-    fn choose(&mut self, found: &Found) -> Result<(Vec<Option<Held>>, u64), OpenError> {
-        for (end, tail) in found.pages.iter().rev().take_while(|(group, _)| **group >= found.watermark) {
-            let is_whole = (*tail..=*end).all(|group| found.pages.contains_key(&group));
+    fn choose(&mut self, found: &Pages) -> Result<(Found, u64), OpenError> {
+        for (end, tail) in found.tails.iter().rev().take_while(|(group, _)| **group >= found.watermark) {
+            let is_whole = (*tail..=*end).all(|group| found.tails.contains_key(&group));
             if !is_whole {
                 continue;
             }
             let held = self.redo(*tail, *end, &[])?;
             if self.payloads_are_whole(&held, found.watermark)? {
-                self.report.discarded_groups = found.pages.keys().next_back().expect("there is one") - end;
+                self.report.discarded_groups = found.tails.keys().next_back().expect("there is one") - end;
                 return Ok((held, *tail));
             }
         }
-        if found.pages.is_empty() && found.watermark + 1 == self.superblock.log_starts[usize::from(self.shard.0)].first_seq {
+        if found.tails.is_empty() && found.watermark + 1 == self.superblock.log_starts[usize::from(self.shard.0)].first_seq {
             // Nothing was ever written.
-            return Ok((vec![None; self.superblock.layout.slots_per_shard() as usize], found.watermark + 1));
+            return Ok((self.nothing(), found.watermark + 1));
         }
         self.choose_damaged(found)
     }
 
     /// Pages at or below the watermark are lost.
-    fn choose_damaged(&mut self, found: &Found) -> Result<(Vec<Option<Held>>, u64), OpenError> {
+    fn choose_damaged(&mut self, found: &Pages) -> Result<(Found, u64), OpenError> {
         self.report.damaged_places += 1;
         let with_dirty = self.superblock.volumes.iter().filter(|volume| volume.may_have_dirty);
         self.report.damaged_volumes = with_dirty.map(|volume| volume.id).collect();
         // Above the watermark nothing may be missing, as ever: what was freed there may be written over.
         let watermark = found.watermark;
-        let last = (watermark + 1..).find(|group| !found.pages.contains_key(group)).expect("groups end") - 1;
+        let last = (watermark + 1..).find(|group| !found.tails.contains_key(group)).expect("groups end") - 1;
         for end in (watermark..=last).rev() {
-            let named = found.pages.range(..=end).next_back().map(|(_, tail)| *tail);
+            let named = found.tails.range(..=end).next_back().map(|(_, tail)| *tail);
             // Where no page is left, nothing is.
             let tail = named.unwrap_or(end + 1);
-            let missing: Vec<u64> = (tail..=end).filter(|group| !found.pages.contains_key(group)).collect();
+            let missing: Vec<u64> = (tail..=end).filter(|group| !found.tails.contains_key(group)).collect();
             let held = self.redo(tail, end, &missing)?;
             if end == watermark || self.payloads_are_whole(&held, watermark)? {
                 return Ok((held, tail));
@@ -226,10 +222,14 @@ impl Reader<'_> {
         unreachable!("the watermark is taken at last")
     }
 
+    fn nothing(&self) -> Found {
+        Found::new(self.superblock.layout.slots_per_shard(), self.superblock.layout.ring_pages)
+    }
+
     /// Does the statements of the groups again, one after the other. Before each group that is missing, what is clean is forgotten.
-    fn redo(&mut self, tail: u64, end: u64, missing: &[u64]) -> Result<Vec<Option<Held>>, OpenError> {
+    fn redo(&mut self, tail: u64, end: u64, missing: &[u64]) -> Result<Found, OpenError> {
         let ring_pages = u64::from(self.superblock.layout.ring_pages);
-        let mut held: Vec<Option<Held>> = vec![None; self.superblock.layout.slots_per_shard() as usize];
+        let mut held = self.nothing();
         let mut missing = missing.iter().copied().peekable();
         let mut first = tail;
         while first <= end {
@@ -238,88 +238,40 @@ impl Reader<'_> {
             let bytes = self.read_pages(place as u32, count as usize)?;
             for (group, page) in (first..).zip(bytes.as_chunks::<PAGE_BYTES>().0) {
                 if missing.next_if_eq(&group).is_some() {
-                    let clean = held.iter_mut().filter(|held| held.as_ref().is_some_and(|held| !held.set.dirty));
-                    self.report.forgotten_blocks += clean.map(Option::take).count() as u64;
+                    self.report.forgotten_blocks += held.forget_clean();
                     continue;
                 }
                 let page = self.page_that_counts(page, group % ring_pages)?.filter(|(head, _)| head.group == group);
                 let Some((_, statements)) = page else { return Err(OpenError::Contradiction { segment: group }) };
                 self.report.records += statements.len() as u64;
                 for statement in &statements {
-                    self.redo_one(&mut held, statement, group)?;
+                    held.redo(statement, group).map_err(|_| OpenError::Contradiction { segment: group })?;
                 }
             }
             first += count;
         }
-        self.check_blocks(&mut held, end)?;
-        Ok(held)
+        if held.settle(|volume| self.superblock.volume(volume).is_some()) {
+            Ok(held)
+        } else {
+            Err(OpenError::Contradiction { segment: end })
+        }
     }
 
-    fn redo_one(&self, held: &mut [Option<Held>], statement: &Statement, group: u64) -> Result<(), OpenError> {
-        let wrong = OpenError::Contradiction { segment: group };
-        let usable = self.superblock.layout.ring_pages as usize..held.len();
-        match statement {
-            Statement::Set(set) => {
-                let same = |held: &Held| held.set.volume == set.volume && held.set.block == set.block;
-                if let Some(old) = set.old {
-                    let old = held.get_mut(old as usize).ok_or(wrong.clone())?;
-                    if old.as_ref().is_some_and(same) {
-                        *old = None;
-                    }
-                }
-                if !usable.contains(&(set.slot as usize)) {
-                    return Err(wrong);
-                }
-                let slot = &mut held[set.slot as usize];
-                let group = slot.as_ref().filter(|held| same(held) && held.set.checksum == set.checksum).map_or(group, |held| held.group);
-                *slot = Some(Held { set: *set, group });
-            }
-            Statement::Home { slot, checksum } => {
-                let slot = held.get_mut(*slot as usize).ok_or(wrong)?;
-                if let Some(held) = slot.as_mut().filter(|held| held.set.checksum == *checksum) {
-                    held.set.dirty = false;
-                }
-            }
-            Statement::Gone { slot, .. } => *held.get_mut(*slot as usize).ok_or(wrong)? = None,
-            Statement::GoneOfShelf { shelf, slots } => {
-                let first = *shelf as usize * ::slots::SHELF_SLOTS as usize;
-                for at in (0..::slots::SHELF_SLOTS as usize).filter(|at| slots[at / 64] >> (at % 64) & 1 != 0) {
-                    *held.get_mut(first + at).ok_or(wrong.clone())? = None;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// No block is in two slots, and blocks of volumes that are gone are left out.
-    fn check_blocks(&self, held: &mut [Option<Held>], end: u64) -> Result<(), OpenError> {
-        let is_known = |volume: VolumeId| self.superblock.volume(volume).is_some();
-        for slot in held.iter_mut() {
-            if slot.as_ref().is_some_and(|held| !is_known(held.set.volume)) {
-                *slot = None;
-            }
-        }
-        let mut keys: Vec<(u32, u64)> = held.iter().flatten().map(|held| (held.set.volume.0, held.set.block)).collect();
-        keys.sort_unstable();
-        if keys.array_windows().any(|[one, other]| one == other) {
-            return Err(OpenError::Contradiction { segment: end });
-        }
-        Ok(())
-    }
-
-    /// Whether dirty payloads that may be torn are as they were written.
-    fn payloads_are_whole(&mut self, held: &[Option<Held>], watermark: u64) -> Result<bool, OpenError> {
+    /// Whether dirty payloads that may be torn are as they were written, and what they rest on.
+    fn payloads_are_whole(&mut self, held: &Found, watermark: u64) -> Result<bool, OpenError> {
         if mutants::active(mutants::SLOTS_UNCHECKED) {
             return Ok(true);
         }
-        for Held { set, group } in held.iter().flatten() {
-            if !set.dirty || set.settled || set.lost || *group <= watermark {
-                continue;
-            }
-            let bytes = self.read_pages(set.slot, 1)?;
-            let page: &[u8; PAGE_BYTES] = bytes.as_slice().try_into().expect("a page");
-            if payload_checksum(set.volume, set.block, page) != set.checksum {
-                return Ok(false);
+        let Some(to_verify) = held.to_verify(watermark) else { return Ok(false) };
+        for set in &to_verify {
+            match is_whole(self.medium, self.superblock, self.shard, set) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(_) if self.force => {
+                    self.report.unreadable_pages += 1;
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(true)

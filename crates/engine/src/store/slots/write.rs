@@ -2,12 +2,14 @@
 
 use super::group::{Building, Writing};
 use super::{GROUPS_IN_FLIGHT_MAX, RING_RESERVE, Slots, SlotsIo, UNFLUSHED_ONE_IN, UNFLUSHED_PAGES_MAX};
-use crate::index::Slot;
+use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::outbox::Outbox;
 use crate::store::{Facts, Progress, Purpose, Store, Urgency};
+use alloc::vec::Vec;
+use format::PAGE_BYTES;
 use format::slots::statement::UNIT_BYTES;
-use format::slots::{RingHead, STATEMENT_BYTES_MAX, Statement};
+use format::slots::{RingHead, STATEMENT_BYTES_MAX, Set, Statement};
 use page::{PageMut, PagePool, PageVec};
 
 /// How long nothing has been said when the store counts as quiet: then a last group says that all before it are durable, since after a power
@@ -39,28 +41,25 @@ impl Quiet {
 impl Slots {
     /// Adds a statement to the group in the making; gives its number.
     pub(super) fn say(&mut self, statement: Statement, urgency: Urgency) -> u64 {
-        if self.building.as_ref().is_some_and(|building| building.room() < statement.bytes()) {
-            self.close_building();
-        }
-        if self.building.is_none() {
-            self.begin_group();
-        }
+        self.group_with_room(statement.bytes());
         let building = self.building.as_mut().expect("begun above");
         building.say(&statement);
         building.want(urgency);
         building.group
     }
 
-    fn begin_group(&mut self) {
+    pub(super) fn begin_group(&mut self) {
         assert!(self.ring_room() > 0, "the ring is full");
         let group = self.common.commits.begin();
-        let page = self.rounds.begin();
+        let within = self.swept_to > 0 && !mutants::active(mutants::PART_OF_SLOT_PASSED);
+        let page = self.rounds.begin(self.stated_units(), self.usable_pages().saturating_sub(RING_RESERVE), within);
         assert_eq!(group, page, "each group has a page of the ring");
         self.building = Some(Building::new(group));
     }
 
     /// The group gets no more.
     pub(super) fn close_building(&mut self) {
+        self.close_bin();
         if let Some(mut building) = self.building.take() {
             self.rounds.advance();
             let unswept = mutants::active(mutants::TAIL_WITHOUT_SWEEP);
@@ -72,20 +71,52 @@ impl Slots {
     /// Fills what is left of the group in the making with what lives in the next slots. All that it says is true now: no later group has begun.
     fn sweep(&mut self, facts: &dyn Facts) {
         let ring_pages = self.place.layout.ring_pages;
-        let Some(building) = &mut self.building else { return };
-        while self.rounds.owed() > 0 && building.room() >= 2 * UNIT_BYTES {
-            let slot = ring_pages + self.rounds.pass();
-            if self.places.is_free(slot) || self.hand.is_going(slot) && !mutants::active(mutants::SWEEP_STATES_GOING) {
-                continue;
-            }
-            if let Some(mut set) = facts.in_slot(Slot(slot)) {
-                let group = self.young.group_of(slot).unwrap_or(0);
-                set.settled = group <= self.common.commits.durable() || mutants::active(mutants::SWEEP_SETTLES_ALL);
-                if !set.settled && mutants::active(mutants::SWEEP_LEAVES_OUT) {
-                    continue;
+        // As far as the page has room, then; but once round is enough.
+        let mut ahead = if self.is_late() { self.places.slots() - ring_pages } else { 0 };
+        let Some(mut building) = self.building.take() else { return };
+        while (self.rounds.owed() > 0 || ahead > 0) && building.room() >= 2 * UNIT_BYTES {
+            let slot = ring_pages + self.rounds.next();
+            ahead = ahead.saturating_sub(1);
+            if self.places.is_free(slot) {
+                self.pass();
+            } else if let Some(set) = facts.in_slot(Slot(slot)) {
+                self.state(&mut building, Slot(slot), set);
+                self.pass();
+            } else if let Some((packed, set)) = facts.packed_in(slot, Slot(Index::slot_at(slot, 0).0 + self.swept_to)) {
+                self.state(&mut building, packed, set);
+                self.swept_to = Index::number_in_page(packed) + 1;
+                self.rounds.pay(2);
+                if self.swept_to == PAGE_BYTES as u32 / BYTES_PER_NUMBER {
+                    self.pass();
                 }
-                building.say(&Statement::Set(set));
+            } else {
+                self.pass();
             }
+        }
+        self.building = Some(building);
+    }
+
+    fn pass(&mut self) {
+        self.swept_to = 0;
+        self.rounds.pass();
+    }
+
+    /// The ring becomes short, and nobody else is to fill it before the sweep has gone round.
+    fn is_late(&self) -> bool {
+        let used = self.rounds.head() + 1 - self.rounds.tail();
+        let kept = self.packed_round_pages() + RING_RESERVE + 2;
+        self.packs.are_in_use() && self.rounds.is_behind() && used + kept >= self.usable_pages()
+    }
+
+    /// Says again what is in a slot.
+    fn state(&self, building: &mut Building, slot: Slot, mut set: Set) {
+        if self.hand.is_going(slot.0) && !mutants::active(mutants::SWEEP_STATES_GOING) {
+            return;
+        }
+        let group = self.young.group_of(set.slot).unwrap_or(0);
+        set.settled = group <= self.common.commits.durable() || mutants::active(mutants::SWEEP_SETTLES_ALL);
+        if set.settled || !mutants::active(mutants::SWEEP_LEAVES_OUT) {
+            building.say(&Statement::Set(set));
         }
     }
 
@@ -120,29 +151,41 @@ impl Slots {
         }
         self.pay_what_the_sweep_owes(facts);
         while self.writing.len() < GROUPS_IN_FLIGHT_MAX && !self.closed.is_empty() {
-            let Some(page) = pool.allocate() else {
+            let bins = || self.closed.front().expect("looked above").bins.iter().map(|bin| bin.to_pages(pool)).collect();
+            let (Some(page), Some(bins)) = (pool.allocate(), bins()) else {
                 self.short_of_pages = true;
                 break;
             };
             let group = self.closed.pop_front().expect("looked above");
-            self.write_group(group, page, out, &context);
+            self.write_group(group, page, bins, out, &context);
         }
         self.flush_if_wanted(out, &context);
     }
 
     /// Where groups are too full for the sweep, it gets groups of its own.
     fn pay_what_the_sweep_owes(&mut self, facts: &dyn Facts) {
-        let most = if self.ring_room() < self.usable_pages / 2 { 0 } else { OWED_MAX };
-        while self.building.is_none() && self.rounds.owed() > most && self.ring_room() > 0 && self.closed.len() < GROUPS_IN_FLIGHT_MAX {
+        let most = if self.ring_room() < self.usable_pages() / 2 { 0 } else { OWED_MAX };
+        while self.building.is_none()
+            && (self.rounds.owed() > most || self.is_late())
+            && self.ring_room() > 0
+            && self.closed.len() < GROUPS_IN_FLIGHT_MAX
+        {
             self.begin_group();
             self.sweep(facts);
             self.close_building();
         }
     }
 
-    fn write_group<C>(&mut self, mut building: Building, mut page: PageMut, out: &mut Outbox<C>, context: &impl Fn(SlotsIo) -> C) {
+    fn write_group<C>(
+        &mut self,
+        mut building: Building,
+        mut page: PageMut,
+        bins: Vec<(u32, PageVec)>,
+        out: &mut Outbox<C>,
+        context: &impl Fn(SlotsIo) -> C,
+    ) {
         let group = building.group;
-        assert!(group < self.durable_tail + self.usable_pages, "group {group} writes over a page that is needed");
+        assert!(group < self.durable_tail + self.ring_pages(), "group {group} writes over a page that is needed");
         let head = RingHead {
             uuid: self.place.uuid,
             session: self.place.session,
@@ -156,11 +199,13 @@ impl Slots {
         let layout = &self.place.layout;
         let pages_of_segment = layout.pages_per_segment();
         let offset = |slot: u32| layout.page_offset(self.place.shard, slot / pages_of_segment, slot % pages_of_segment);
-        let slots = building.payloads.iter().map(|(slot, _)| *slot).collect::<alloc::vec::Vec<u32>>();
-        let runs = building.runs();
-        let pages = 1 + slots.len() as u32;
+        let slots = building.payloads.iter().map(|(slot, _)| *slot).collect::<Vec<u32>>();
+        let mut runs = building.runs();
+        let in_bins: usize = bins.iter().map(|(_, pages)| pages.len()).sum();
+        runs.extend(bins);
+        let pages = (1 + slots.len() + in_bins) as u32;
         (self.written_pages, self.unflushed_pages) = (self.written_pages + u64::from(pages), self.unflushed_pages + pages);
-        self.writing.push_back(Writing { group, tail: building.tail, left: 1 + runs.len(), slots });
+        self.writing.push_back(Writing { group, tail: building.tail, left: 1 + runs.len(), slots, packed: building.packed });
         let place = (group % u64::from(layout.ring_pages)) as u32;
         for (slot, pages) in runs {
             self.common.ssds.write(out, offset(slot), pages, false, context(SlotsIo::Run(group)));
@@ -174,7 +219,8 @@ impl Slots {
         }
         let (commits, complete) = (&self.common.commits, self.common.commits.complete());
         let most = UNFLUSHED_PAGES_MAX.min(self.places.slots() / UNFLUSHED_ONE_IN);
-        let ring_is_short = self.ring_room() < self.usable_pages / 4;
+        let ring_is_short =
+            self.ring_room() < self.usable_pages() / 4 || self.packs.are_in_use() && self.ring_room_for_others() <= RING_RESERVE + 2;
         let by_itself = (self.unflushed_pages > most || ring_is_short) && commits.durable() < complete;
         if by_itself || commits.next_wanted().is_some_and(|group| group <= complete) {
             self.flush = Some((complete, self.complete_tail));
@@ -215,7 +261,7 @@ impl Slots {
         while let Some(writing) = self.writing.pop_front_if(|writing| writing.left == 0) {
             self.common.commits.completed(writing.group);
             self.complete_tail = writing.tail;
-            self.common.in_flight.landed(writing.slots.into_iter().map(Slot), core::iter::empty());
+            self.common.in_flight.landed(writing.slots.into_iter().map(Slot), writing.packed.into_iter());
         }
         self.common.commits.take_complete(&mut progress.ready);
     }

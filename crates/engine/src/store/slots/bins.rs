@@ -1,0 +1,249 @@
+//! Packed payloads: side by side in slots that are taken for them, those of one group in *bins* of their own.
+//!
+//! A payload begins at a multiple of [`BYTES_PER_NUMBER`] and may end in the slot behind. Its packed slot is numbered by that place, so
+//! place and slot say the same ([`Index::page_of`]). What has no payload has a place all the same: it is what statements know it by.
+//!
+//! A slot of a bin leaves when nothing in it is alive, which the index knows. A statement says so of the slot as a whole, so that a start
+//! never sees what lay there beside what is written later. Where a bin is half dead, the hand moves what is alive
+//! ([`super::hand`]).
+
+use super::Slots;
+use crate::index::{BYTES_PER_NUMBER, Index, Slot};
+use crate::mutants;
+use crate::store::{PackedPayload, Purpose, Store, Urgency};
+use alloc::vec::Vec;
+use format::slots::Statement;
+use page::{Page, PagePool, PageVec};
+use types::BLOCK_BYTES;
+
+/// Slots taken at once for the payloads of a group.
+const TAKEN_SLOTS: u32 = 8;
+/// What makes room waits so long for a group that is written anyway.
+const EMPTIED_HOLD_NS: u64 = 5_000_000;
+/// What a sweep has to say fits so often into the ring: what a start states behind all that is there, a round that goes on, one that is over and
+/// that the tail rests on, and as much for clients.
+const ROUNDS_IN_RING: u64 = 4;
+
+/// Slots side by side, and what is laid into them.
+pub struct Bin {
+    first: u32,
+    slots: u32,
+    /// From the begin of the first slot on.
+    bytes: Vec<u8>,
+}
+
+impl Bin {
+    /// Slots that are used.
+    fn used(&self) -> u32 {
+        self.bytes.len().div_ceil(BLOCK_BYTES as usize) as u32
+    }
+
+    fn pages_in_use(&self) -> core::ops::Range<u32> {
+        self.first..self.first + self.used()
+    }
+
+    /// Lays a payload behind the last one, if there is room; gives its slot.
+    fn lay(&mut self, payload: &[u8]) -> Option<Slot> {
+        let length = payload.len().max(1).next_multiple_of(BYTES_PER_NUMBER as usize);
+        let at = self.bytes.len();
+        if at + length > self.slots as usize * BLOCK_BYTES as usize {
+            return None;
+        }
+        self.bytes.extend_from_slice(payload);
+        let shared =
+            if mutants::active(mutants::PAYLOADS_OVERLAP) && length > BYTES_PER_NUMBER as usize { BYTES_PER_NUMBER as usize } else { 0 };
+        self.bytes.resize(at + length - shared, 0);
+        Some(Index::slot_at(self.first, at as u32))
+    }
+
+    /// Copies what is in it to pages, one for each slot that is used. `None` if there are not so many.
+    pub fn to_pages(&self, pool: &PagePool) -> Option<(u32, PageVec)> {
+        let pages = self.bytes.chunks(BLOCK_BYTES as usize).map(|bytes| {
+            let mut page = pool.allocate()?;
+            page[..bytes.len()].copy_from_slice(bytes);
+            page[bytes.len()..].fill(0);
+            Some(page.freeze())
+        });
+        Some((self.first, pages.collect::<Option<PageVec>>()?))
+    }
+}
+
+/// What there is of packed records.
+#[derive(Default)]
+pub struct Packs {
+    /// Records that are alive.
+    pub records: u64,
+    /// Slots that hold them.
+    pub slots: u64,
+    /// Slots in which nothing is alive any more, as has to be said yet.
+    emptied: Vec<u32>,
+    /// Slots of bins that get no more: whether anything in them is alive was not asked since.
+    unasked: Vec<u32>,
+}
+
+impl core::fmt::Display for Packs {
+    fn fmt(&self, text: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Packs { records, slots, emptied, unasked } = self;
+        write!(text, "{records} records in {slots} slots, {} emptied, {} to be asked", emptied.len(), unasked.len())
+    }
+}
+
+impl Packs {
+    /// What a start has found in these slots.
+    pub fn found(index: &Index, slots: core::ops::Range<u32>) -> Packs {
+        if !index.is_wide() {
+            return Packs::default();
+        }
+        let records = index.packed_in(slots.clone()).count() as u64;
+        let slots = slots.filter(|slot| index.has_packed(*slot)).count() as u64;
+        Packs { records, slots, ..Packs::default() }
+    }
+
+    /// Slots that so many records are likely to take.
+    pub fn slots_of(&self, records: u32) -> u32 {
+        (u64::from(records) * self.slots / self.records.max(1)) as u32
+    }
+
+    /// Whether there are any.
+    pub fn are_in_use(&self) -> bool {
+        self.records > 0 || self.slots > 0
+    }
+}
+
+impl Slots {
+    /// Lays a page down in the building group as the payload of a packed record; gives its slot.
+    pub(super) fn lay_page(&mut self, page: Page, group: u64) -> Slot {
+        let taken = self.slot_for_one();
+        self.building.as_mut().expect("a group is being built").payloads.push((taken, page));
+        self.young.add(taken, group);
+        self.packs.records += 1;
+        self.packs.slots += 1;
+        Index::slot_at(taken, 0)
+    }
+
+    /// A slot that the open bin has taken and does not use.
+    pub(super) fn spare_of_bin(&mut self) -> Option<u32> {
+        let bin = self.building.as_mut()?.bins.last_mut()?;
+        (bin.used() < bin.slots).then(|| {
+            bin.slots -= 1;
+            bin.first + bin.slots
+        })
+    }
+
+    /// Lays a payload down in the building group, for which there is room; gives its slot.
+    pub(super) fn lay(&mut self, payload: &PackedPayload, group: u64) -> Slot {
+        self.expected_is_over();
+        self.packs.records += 1;
+        let building = self.building.as_mut().expect("a group is being built");
+        let laid = building.bins.last_mut().and_then(|bin| bin.lay(&payload.bytes));
+        let slot = laid.unwrap_or_else(|| {
+            self.close_bin();
+            let bin = self.take_bin();
+            let bins = &mut self.building.as_mut().expect("a group is being built").bins;
+            bins.push(bin);
+            bins.last_mut().and_then(|bin| bin.lay(&payload.bytes)).expect("a slot has room for any payload")
+        });
+        for page in Index::page_of(slot)..Index::page_behind_of(slot, payload.bytes.len() as u16) {
+            if self.young.group_of(page) != Some(group) {
+                self.young.add(page, group);
+                self.packs.slots += 1;
+            }
+        }
+        slot
+    }
+
+    /// Slots for a bin: of one region, side by side.
+    fn take_bin(&mut self) -> Bin {
+        let region_slots = self.place.layout.pages_per_segment();
+        let (mut bin, mut rest) = (None, Vec::new());
+        let wanted = TAKEN_SLOTS.min(self.places.free());
+        assert!(wanted > 0 && self.places.take(wanted, |run| rest.push(run)), "there is room");
+        let mut back = Vec::new();
+        for run in rest {
+            let of_region = (region_slots - run.first % region_slots).min(run.count);
+            let count = if bin.is_none() { of_region } else { 0 };
+            if count > 0 {
+                bin = Some(Bin { first: run.first, slots: count, bytes: Vec::new() });
+            }
+            back.extend(run.first + count..run.first + run.count);
+        }
+        back.into_iter().for_each(|slot| self.places.give_back(slot));
+        bin.expect("a run has a slot")
+    }
+
+    /// The bin that is being filled gets no more: what it does not use is free again.
+    pub(super) fn close_bin(&mut self) {
+        let Some(bin) = self.building.as_mut().and_then(|building| building.bins.last_mut()) else { return };
+        let (used, slots) = (bin.used(), core::mem::replace(&mut bin.slots, 0));
+        if slots == 0 {
+            return;
+        }
+        let (first, in_use) = (bin.first, bin.pages_in_use());
+        (first + used..first + slots).for_each(|slot| self.places.give_back(slot));
+        self.packs.unasked.extend(in_use);
+    }
+
+    /// See [`Store::ended`].
+    pub(super) fn packed_ended(&mut self, slot: Slot) {
+        self.hand.left(slot.0);
+        self.packs.records -= 1;
+    }
+
+    /// See [`Store::unasked`].
+    pub(super) fn take_unasked(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.packs.unasked)
+    }
+
+    /// See [`Store::emptied`].
+    pub(super) fn is_emptied(&mut self, slot: u32) {
+        let is_open = |bin: &Bin| bin.slots > 0 && bin.pages_in_use().contains(&slot);
+        let in_open_bin = self.building.as_ref().and_then(|building| building.bins.last()).is_some_and(is_open);
+        if !in_open_bin && !self.packs.emptied.contains(&slot) {
+            self.packs.emptied.push(slot);
+        }
+    }
+
+    /// Says of slots in which nothing is alive any more that it is so, as far as there is room to.
+    pub(super) fn say_what_is_emptied(&mut self, now_ns: u64) {
+        while !self.packs.emptied.is_empty() && !self.common.commits.is_failed() && self.has_room(Purpose::Void) {
+            let slot = self.packs.emptied.pop().expect("there is one");
+            if mutants::active(mutants::EMPTIED_UNSAID) {
+                self.packs.slots -= 1;
+                self.places.leave(slot, self.common.commits.last(), self.epoch);
+                continue;
+            }
+            let group = self.say(Statement::Gone { slot, unit: None, checksum: 0 }, Urgency::By(now_ns + EMPTIED_HOLD_NS));
+            self.packs.slots -= 1;
+            self.places.leave(slot, group, self.epoch);
+        }
+    }
+
+    /// Slots that leave as soon as it is said.
+    pub(super) fn emptied(&self) -> u32 {
+        self.packs.emptied.len() as u32
+    }
+
+    /// What a sweep of all slots has to say at most, in units of a short statement.
+    pub(super) fn stated_units(&self) -> u64 {
+        let slots = u64::from(self.places.slots() - self.place.layout.ring_pages);
+        slots.saturating_sub(self.packs.slots) + 2 * self.packs.records
+    }
+
+    /// Pages of the ring that are kept for a whole round of the sweep, where packed records come and go: how much a round has to say may become
+    /// more while it goes on.
+    pub(super) fn packed_round_pages(&self) -> u64 {
+        if self.packs.are_in_use() { self.stated_units().div_ceil(super::UNITS_A_PAGE) + 1 } else { 0 }
+    }
+
+    /// Whether more may be packed: the sweep must get round before the ring is full, and a start must be able to state everything.
+    pub(super) fn may_pack_more(&self) -> bool {
+        let beside = super::partial_units(&self.place.layout).div_ceil(super::UNITS_A_PAGE) + 2 * super::RING_RESERVE;
+        let most_pages = self.ring_pages().saturating_sub(beside) / ROUNDS_IN_RING;
+        self.stated_units() < most_pages * super::UNITS_A_PAGE
+    }
+}
+
+/// A page for a packed record that is stored as it is.
+pub(super) fn page_of(payload: &PackedPayload) -> Option<Page> {
+    if payload.bytes.is_empty() { payload.page.clone() } else { None }
+}

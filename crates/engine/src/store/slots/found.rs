@@ -1,0 +1,264 @@
+//! What slots hold as statements say, one after the other: the state that a start builds while it reads the ring.
+
+use super::recovery::offset_of;
+use crate::medium::Medium;
+use crate::mutants;
+use crate::superblock::OpenError;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use format::packed::Encoding;
+use format::slots::statement::UNIT_BYTES;
+use format::slots::{Set, Statement};
+use format::{PAGE_BYTES, PayloadOwner, Superblock, object_checksum, open_packed, payload_checksum};
+use types::{ShardIndex, VolumeId};
+
+/// What a slot holds, or a place in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// As it was said last.
+    pub set: Set,
+    /// The group that said so first, in this ring.
+    pub group: u64,
+}
+
+impl Held {
+    /// A full packed payload: the object that it is.
+    fn object(&self) -> Option<u64> {
+        self.set.stored.filter(|stored| stored.encoding.is_full()).map(|stored| stored.object)
+    }
+
+    /// The object that it rests on.
+    fn rests_on(&self) -> Option<u64> {
+        self.set.stored.filter(|stored| stored.encoding.rests_on_base()).map(|stored| stored.object)
+    }
+}
+
+/// Whether an object without a block was found, not a block.
+pub fn is_base(set: &Set) -> bool {
+    set.stored.is_some() && set.volume == VolumeId(0)
+}
+
+/// The slot that a packed payload begins in, and its place there.
+type PackedPlace = (u32, u8);
+
+/// See the module.
+pub struct Found {
+    /// By slot; those below `first` are the ring's.
+    plain: Vec<Option<Held>>,
+    packed: BTreeMap<PackedPlace, Held>,
+    first: u32,
+}
+
+/// A statement names a slot that there is not.
+pub struct NoSuchSlot;
+
+impl Found {
+    /// Nothing, in the slots behind a ring of so many pages.
+    pub fn new(slots: u32, ring_pages: u32) -> Found {
+        Found { plain: vec![None; slots as usize], packed: BTreeMap::new(), first: ring_pages }
+    }
+
+    /// All that was found, blocks in slots of their own first.
+    pub fn all(&self) -> impl Iterator<Item = &Held> {
+        self.plain.iter().flatten().chain(self.packed.values())
+    }
+
+    /// The group says so.
+    ///
+    /// # Errors
+    /// [`NoSuchSlot`].
+    pub fn redo(&mut self, statement: &Statement, group: u64) -> Result<(), NoSuchSlot> {
+        match statement {
+            Statement::Set(set) => {
+                if let Some(old) = set.old {
+                    self.check(old)?;
+                    self.leave_old(old, set);
+                }
+                self.check(set.slot)?;
+                let is_same = |held: &&Held| {
+                    let (held, said) = (&held.set, set);
+                    (held.volume, held.block, held.checksum, held.stored) == (said.volume, said.block, said.checksum, said.stored)
+                };
+                let first_said = |held: Option<&Held>| held.filter(is_same).map_or(group, |held| held.group);
+                match set.stored {
+                    None => {
+                        let group = first_said(self.plain[set.slot as usize].as_ref());
+                        self.clear(set.slot);
+                        self.plain[set.slot as usize] = Some(Held { set: *set, group });
+                    }
+                    Some(stored) => {
+                        let place = (set.slot, stored.unit);
+                        let group = first_said(self.packed.get(&place));
+                        self.plain[set.slot as usize] = None;
+                        self.packed.insert(place, Held { set: *set, group });
+                    }
+                }
+            }
+            Statement::Home { slot, unit, checksum } => {
+                self.check(*slot)?;
+                let held = match unit {
+                    None => self.plain[*slot as usize].as_mut(),
+                    Some(unit) => self.packed.get_mut(&(*slot, *unit)),
+                };
+                let Some(held) = held.filter(|held| held.set.checksum == *checksum) else { return Ok(()) };
+                held.set.dirty = false;
+                // What is lost and came home after all is a miss.
+                match unit {
+                    _ if !held.set.lost => {}
+                    None => self.plain[*slot as usize] = None,
+                    Some(unit) => self.leave_packed((*slot, *unit)),
+                }
+            }
+            Statement::Gone { slot, unit: None, .. } => {
+                self.check(*slot)?;
+                self.clear(*slot);
+            }
+            Statement::Gone { slot, unit: Some(unit), .. } => {
+                self.check(*slot)?;
+                self.leave_packed((*slot, *unit));
+            }
+            Statement::GoneOfShelf { shelf, slots } => {
+                let first = u64::from(*shelf) * u64::from(::slots::SHELF_SLOTS);
+                for at in (0..::slots::SHELF_SLOTS as usize).filter(|at| slots[at / 64] >> (at % 64) & 1 != 0) {
+                    let slot = u32::try_from(first + at as u64).map_err(|_| NoSuchSlot)?;
+                    self.check(slot)?;
+                    self.clear(slot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, slot: u32) -> Result<(), NoSuchSlot> {
+        if (self.first..self.plain.len() as u32).contains(&slot) { Ok(()) } else { Err(NoSuchSlot) }
+    }
+
+    /// Nothing in the slot, nor beginning in it, is there any more.
+    fn clear(&mut self, slot: u32) {
+        self.plain[slot as usize] = None;
+        if !self.packed.is_empty() {
+            for (place, _) in self.packed_in(slot) {
+                self.packed.remove(&place);
+            }
+        }
+    }
+
+    fn packed_in(&self, slot: u32) -> Vec<(PackedPlace, Held)> {
+        self.packed.range((slot, 0)..=(slot, u8::MAX)).map(|(place, held)| (*place, *held)).collect()
+    }
+
+    /// The block in a packed place is not there any more. What is stored in full may be what others rest on.
+    fn leave_packed(&mut self, place: PackedPlace) {
+        let Some(held) = self.packed.get_mut(&place) else { return };
+        if held.object().is_some() {
+            held.set = Set { volume: VolumeId(0), block: 0, dirty: false, vital: false, ..held.set };
+        } else {
+            self.packed.remove(&place);
+        }
+    }
+
+    /// What was stated anew was in this slot until then.
+    fn leave_old(&mut self, old: u32, new: &Set) {
+        let is_block = |held: &Held| !is_base(&held.set) && (held.set.volume, held.set.block) == (new.volume, new.block);
+        let plain = &mut self.plain[old as usize];
+        if plain.as_ref().is_some_and(is_block) {
+            *plain = None;
+        }
+        if self.packed.is_empty() {
+            return;
+        }
+        let object = Held { set: *new, group: 0 }.object();
+        for (place, held) in self.packed_in(old) {
+            if object.is_some() && held.object() == object {
+                // It has moved, with its block if it has one.
+                self.packed.remove(&place);
+            } else if is_block(&held) {
+                self.leave_packed(place);
+            }
+        }
+    }
+
+    /// What is clean is not known any more: statements are missing. Gives how many blocks that are. Objects stay: dirty blocks may rest on them.
+    pub fn forget_clean(&mut self) -> u64 {
+        let mut forgotten = 0;
+        for held in self.plain.iter_mut().filter(|held| held.as_ref().is_some_and(|held| !held.set.dirty)) {
+            *held = None;
+            forgotten += 1;
+        }
+        let clean: Vec<PackedPlace> =
+            self.packed.iter().filter(|(_, held)| !held.set.dirty && !is_base(&held.set)).map(|(place, _)| *place).collect();
+        for place in &clean {
+            self.leave_packed(*place);
+        }
+        forgotten + clean.len() as u64
+    }
+
+    /// Leaves out blocks of volumes that are gone, and objects without a block on which nothing rests. False if a block, or an object, is in
+    /// two places.
+    pub fn settle(&mut self, is_known: impl Fn(VolumeId) -> bool) -> bool {
+        for slot in &mut self.plain {
+            if slot.as_ref().is_some_and(|held| !is_known(held.set.volume)) {
+                *slot = None;
+            }
+        }
+        let unknown = |held: &Held| !is_base(&held.set) && !is_known(held.set.volume);
+        let unknown: Vec<PackedPlace> = self.packed.iter().filter(|(_, held)| unknown(held)).map(|(place, _)| *place).collect();
+        unknown.into_iter().for_each(|place| self.leave_packed(place));
+        let rested_on: BTreeSet<u64> = self.packed.values().filter_map(Held::rests_on).collect();
+        self.packed.retain(|_, held| !is_base(&held.set) || held.object().is_some_and(|object| rested_on.contains(&object)));
+        let mut blocks: Vec<(u32, u64)> =
+            self.all().filter(|held| !is_base(&held.set)).map(|held| (held.set.volume.0, held.set.block)).collect();
+        blocks.sort_unstable();
+        let mut objects: Vec<u64> = self.packed.values().filter_map(Held::object).collect();
+        objects.sort_unstable();
+        blocks.array_windows().all(|[one, other]| one != other) && objects.array_windows().all(|[one, other]| one != other)
+    }
+
+    /// The objects that dirty blocks rest on.
+    fn vital(&self) -> BTreeSet<u64> {
+        self.packed.values().filter(|held| held.set.dirty).filter_map(Held::rests_on).collect()
+    }
+
+    /// All that a start must have, that may be torn, and was said above the watermark: dirty blocks, and what they rest on. `None` if an
+    /// object is not there that a dirty block rests on.
+    pub fn to_verify(&self, watermark: u64) -> Option<Vec<Set>> {
+        let vital = if mutants::active(mutants::BASE_UNCHECKED) { BTreeSet::new() } else { self.vital() };
+        let there: BTreeSet<u64> = self.packed.values().filter_map(Held::object).collect();
+        if !vital.is_subset(&there) {
+            return None;
+        }
+        let is_vital = |held: &&Held| held.set.dirty || held.object().is_some_and(|object| vital.contains(&object));
+        let may_be_torn = |held: &&Held| !held.set.settled && !held.set.lost && held.group > watermark;
+        Some(self.all().filter(is_vital).filter(may_be_torn).map(|held| held.set).collect())
+    }
+}
+
+/// Whether the payload of a block or an object is what was written.
+///
+/// # Errors
+/// What the medium says.
+pub fn is_whole(medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIndex, set: &Set) -> Result<bool, OpenError> {
+    let mut page = [0; PAGE_BYTES];
+    let Some(stored) = &set.stored else {
+        medium.read(offset_of(superblock, shard, set.slot), &mut page)?;
+        return Ok(payload_checksum(set.volume, set.block, &page) == set.checksum);
+    };
+    let (skip, length) = (usize::from(stored.unit) * UNIT_BYTES, usize::from(stored.bytes));
+    if length == 0 {
+        return Ok(true);
+    }
+    let mut bytes = Vec::with_capacity(2 * PAGE_BYTES);
+    for slot in (set.slot..).take((skip + length).div_ceil(PAGE_BYTES)) {
+        if slot >= superblock.layout.slots_per_shard() {
+            return Ok(false);
+        }
+        medium.read(offset_of(superblock, shard, slot), &mut page)?;
+        bytes.extend_from_slice(&page);
+    }
+    if stored.encoding == Encoding::Raw {
+        return Ok(bytes.first_chunk().is_some_and(|page| object_checksum(stored.object, page) == set.checksum));
+    }
+    let owner = if stored.encoding.is_full() { PayloadOwner::Object(stored.object) } else { PayloadOwner::Block(set.volume, set.block) };
+    Ok(open_packed(owner, set.checksum, &bytes[skip..skip + length]).is_some())
+}
