@@ -50,7 +50,7 @@ pub const RECORDS_PER_PAGE_MAX: u32 = 32;
 /// does behind all that is there, half of it is a round of the sweep, and the rest is for what changes meanwhile.
 pub const SLOTS_PER_RING_PAGE: u32 = 48;
 /// The same where blocks are to be packed: room to say where two payloads lie in each slot.
-pub const PACKED_SLOTS_PER_RING_PAGE: u32 = 20;
+pub const PACKED_SLOTS_PER_RING_PAGE: u32 = 16;
 /// The shortest ring.
 pub const RING_PAGES_MIN: u32 = 32;
 /// Most shards in a pool: what the superblock has room for.

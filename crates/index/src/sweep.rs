@@ -1,6 +1,6 @@
 //! Going through all slots, a few at a time.
 
-use super::packed::{Ended, PART_ORDINAL_BITS};
+use super::packed::{Ended, PART_ORDINAL_BITS, PART_PAGES};
 use super::plain::Fields;
 use super::{BYTES_PER_NUMBER, Index, ORDINAL_BITS_OVER_PAGES, PACKED, Slot};
 use crate::key::Key;
@@ -105,6 +105,19 @@ impl Index {
             }
             None
         })
+    }
+
+    /// The same: how many these are. A part of [`PART_PAGES`] slots takes no longer than one.
+    pub fn packed_count(&self, slots: Range<u32>) -> u64 {
+        let Some(mixed) = &self.mixed else { return 0 };
+        let (first, last) = (slots.start.next_multiple_of(PART_PAGES), slots.end / PART_PAGES * PART_PAGES);
+        if first >= last {
+            return self.packed_in(slots).count() as u64;
+        }
+        let parts = first / PART_PAGES..last / PART_PAGES;
+        let within: usize = parts.map(|part| mixed.packed.entries.held_in(part).len()).sum();
+        let at_ends = self.packed_in(slots.start..first).count() + self.packed_in(last..slots.end).count();
+        (within + at_ends) as u64
     }
 
     /// Where packed slots are numbered by place: whether payload that is alive lies in this plain slot, or a record without payload has its

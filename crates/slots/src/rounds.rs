@@ -76,9 +76,9 @@ impl Rounds {
         self.owed = self.owed.saturating_sub(said);
     }
 
-    /// Whether more has to be passed before the tail can pass a page.
-    pub fn is_behind(&self) -> bool {
-        self.begun.get(1).is_some_and(|left| self.swept < left + u64::from(self.slots))
+    /// Slots that have to be passed before the tail can pass another page, from the next one on.
+    pub fn behind(&self) -> u32 {
+        self.begun.get(1).map_or(0, |left| (left + u64::from(self.slots)).saturating_sub(self.swept) as u32)
     }
 
     /// The tail passes what it can; the page begun last stays. Gives how many pages it has passed.

@@ -268,6 +268,10 @@ impl Shard {
         let pages: Vec<Page> = pages.into_iter().map(page::PageMut::freeze).collect();
         for kept in batch.keep {
             if !self.store.has_room(Purpose::Any) {
+                if self.store.keeps_in_place() {
+                    // It is moved another time.
+                    continue;
+                }
                 // Cannot be while the reserve holds; the block keeps its place and the region is tried again.
                 self.store.eviction_mut().read_again(kept);
                 continue;
@@ -368,6 +372,10 @@ impl Shard {
         }
         let proof = self.proof_of(slot);
         let copy = self.ram.get(key).map(|copy| copy.page.clone()).filter(|page| proof.holds(volume, key.block(), page));
+        if copy.is_none() && meta.dirty && self.store.keeps_in_place() {
+            // It need not move, and an SSD's read error may pass.
+            return;
+        }
         if copy.is_none() && self.give_up_unread(key, kept, read.is_none()) {
             // The block is void, but dirty ones rest on it: perhaps it can be read yet.
             if self.index.is_orphan(slot) && self.dirty_rest_on(slot) {
@@ -402,6 +410,7 @@ impl Shard {
         let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
         match read.and_then(|pages| sound_bytes(&stored, PayloadOwner::Object(stored.object), checksum, pages)) {
             Some(bytes) => self.store_base_again(slot, bytes),
+            None if self.store.keeps_in_place() => {}
             None => {
                 if self.evictor.may_try_again(slot) {
                     self.store.eviction_mut().read_again(kept);

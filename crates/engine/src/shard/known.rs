@@ -4,6 +4,7 @@ use super::volumes::Volumes;
 use crate::index::{BYTES_PER_NUMBER, Encoding, Index, Slot, Stored};
 use crate::key::{Key, Map};
 use crate::store::Facts;
+use core::ops::Range;
 use format::slots::Set;
 use format::slots::statement::UNIT_BYTES;
 use types::VolumeId;
@@ -21,6 +22,10 @@ pub struct Known<'a> {
 impl Facts for Known<'_> {
     fn in_slot(&self, slot: Slot) -> Option<Set> {
         self.index.key_of(slot).map(|key| self.block(key, slot))
+    }
+
+    fn packed_count(&self, slots: Range<u32>) -> u64 {
+        if self.index.is_wide() { self.index.packed_count(slots) } else { 0 }
     }
 
     fn packed_in(&self, slot: u32, from: Slot) -> Option<(Slot, Set)> {

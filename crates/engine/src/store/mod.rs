@@ -275,6 +275,9 @@ pub trait Facts {
     /// What is in the plain slot; `None` if no block is.
     fn in_slot(&self, slot: Slot) -> Option<format::slots::Set>;
 
+    /// Packed records that begin in these plain slots.
+    fn packed_count(&self, slots: Range<u32>) -> u64;
+
     /// The first packed slot from this one on that begins in a plain slot, and what is in it.
     fn packed_in(&self, slot: u32, from: Slot) -> Option<(Slot, format::slots::Set)>;
 }

@@ -10,7 +10,7 @@
 use super::Slots;
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
-use crate::store::{PackedPayload, Purpose, Store, Urgency};
+use crate::store::{Facts, PackedPayload, Purpose, Store, Urgency};
 use alloc::vec::Vec;
 use format::slots::Statement;
 use page::{Page, PagePool, PageVec};
@@ -23,6 +23,9 @@ const EMPTIED_HOLD_NS: u64 = 5_000_000;
 /// What a sweep has to say fits so often into the ring: what a start states behind all that is there, a round that goes on, one that is over and
 /// that the tail rests on, and as much for clients.
 const ROUNDS_IN_RING: u64 = 4;
+
+/// Pages beside what the sweep has to say: for what comes into slots ahead of it in one turn.
+const MARGIN_PAGES: u64 = 4;
 
 /// Slots side by side, and what is laid into them.
 pub struct Bin {
@@ -75,6 +78,8 @@ pub struct Packs {
     pub records: u64,
     /// Slots that hold them.
     pub slots: u64,
+    /// Pages of the ring that are kept for the sweep.
+    sweep_pages: u64,
     /// Slots in which nothing is alive any more, as has to be said yet.
     emptied: Vec<u32>,
     /// Slots of bins that get no more: whether anything in them is alive was not asked since.
@@ -83,8 +88,9 @@ pub struct Packs {
 
 impl core::fmt::Display for Packs {
     fn fmt(&self, text: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Packs { records, slots, emptied, unasked } = self;
-        write!(text, "{records} records in {slots} slots, {} emptied, {} to be asked", emptied.len(), unasked.len())
+        let Packs { records, slots, sweep_pages, emptied, unasked } = self;
+        let (emptied, unasked) = (emptied.len(), unasked.len());
+        write!(text, "{records} records in {slots} slots, {emptied} emptied, {unasked} to be asked, {sweep_pages} pages kept for the sweep")
     }
 }
 
@@ -229,10 +235,31 @@ impl Slots {
         slots.saturating_sub(self.packs.slots) + 2 * self.packs.records
     }
 
-    /// Pages of the ring that are kept for a whole round of the sweep, where packed records come and go: how much a round has to say may become
-    /// more while it goes on.
-    pub(super) fn packed_round_pages(&self) -> u64 {
-        if self.packs.are_in_use() { self.stated_units().div_ceil(super::UNITS_A_PAGE) + 1 } else { 0 }
+    /// Looks how many pages of the ring the sweep wants before the tail can pass another one: where packed records come and go, a round may
+    /// have more to say than when it began.
+    pub(super) fn look_at_sweep(&mut self, facts: &dyn Facts) {
+        if !self.packs.are_in_use() {
+            self.packs.sweep_pages = 0;
+            return;
+        }
+        let ring_pages = self.place.layout.ring_pages;
+        let of_round = self.stated_units().div_ceil(super::UNITS_A_PAGE) + MARGIN_PAGES;
+        // What is exact takes time, and matters only where the ring becomes short.
+        if self.ring_room() > of_round + 2 * super::RING_RESERVE {
+            self.packs.sweep_pages = of_round;
+            return;
+        }
+        let (slots, behind) = (self.places.slots(), self.rounds.behind());
+        let first = ring_pages + self.rounds.next();
+        let end = first + behind;
+        let packed = facts.packed_count(first..end.min(slots))
+            + if end > slots { facts.packed_count(ring_pages..ring_pages + end - slots) } else { 0 };
+        self.packs.sweep_pages = (u64::from(behind) + 2 * packed).div_ceil(super::UNITS_A_PAGE) + MARGIN_PAGES;
+    }
+
+    /// See [`Slots::look_at_sweep`].
+    pub(super) fn sweep_pages(&self) -> u64 {
+        self.packs.sweep_pages
     }
 
     /// Whether more may be packed: the sweep must get round before the ring is full, and a start must be able to state everything.

@@ -11,7 +11,7 @@ use super::{AHEAD_ONE_IN, Slots, stated_place};
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::key::Set;
 use crate::mutants;
-use crate::store::{Evict, EvictTurn, Judge, Progress, RegionId, Urgency};
+use crate::store::{Evict, EvictTurn, Judge, Progress, Purpose, RegionId, Store, Urgency};
 use ::slots::SHELF_SLOTS;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -175,7 +175,12 @@ impl Slots {
         // Half a number is lost behind a payload.
         let beside = 2 * format::record::RECORD_BYTES as u64 - u64::from(BYTES_PER_NUMBER) / 2;
         let wasted = in_bins.saturating_sub(index.census().stored_bytes.saturating_sub(self.packs.records * beside));
-        if wasted * WASTED_ONE_IN <= in_bins || self.places.free() <= self.reserve() / 2 { 0 } else { MOVED_BELOW_BYTES }
+        if wasted * WASTED_ONE_IN <= in_bins || !self.may_move() { 0 } else { MOVED_BELOW_BYTES }
+    }
+
+    /// Whether there is room for what is moved before its slots are free.
+    fn may_move(&self) -> bool {
+        self.has_room(Purpose::Void) && self.places.free() > self.reserve() / 2
     }
 
     /// Reads the next of what is moved.
@@ -186,15 +191,13 @@ impl Slots {
             let is_young = young.group_of(Index::page_of(slot)).is_some_and(|group| group > complete);
             (!is_young || mutants::active(mutants::MOVED_BEFORE_IT_IS_THERE)) && (index.key_of(slot).is_some() || index.is_orphan(slot))
         };
-        self.common.eviction.retain(|kept| is_there(kept.slot));
-        if self.common.eviction.reading() >= MOVES_IN_FLIGHT_MAX || self.places.free() <= self.reserve() / 2 {
-            return self.stop_moving_if_read();
+        let may_move = self.may_move();
+        self.common.eviction.retain(|kept| may_move && is_there(kept.slot));
+        if self.common.eviction.reading() >= MOVES_IN_FLIGHT_MAX || !self.common.eviction.waits() {
+            return Evict::Rest;
         }
         let region_slots = self.place.layout.pages_per_segment();
         let at = self.common.eviction.region().expect("a shelf was judged").0 as u32;
-        if !self.common.eviction.waits() {
-            return self.stop_moving_if_read();
-        }
         let Some((mut batch, pages)) = self.common.eviction.next_batch(MOVE_PAGES_MAX, false, pool) else { return Evict::NoPages };
         batch.region = RegionId(self.epoch);
         self.common.readers.begin(batch.region);
@@ -202,14 +205,6 @@ impl Slots {
         let offset = self.place.layout.page_offset(self.place.shard, at, batch.first_page);
         let span = self.common.ssds.read_span(offset, pages.len(), true);
         Evict::Read(batch, span, pages)
-    }
-
-    /// What is not moved now stays for the next time.
-    fn stop_moving_if_read(&mut self) -> Evict {
-        if self.places.free() <= self.reserve() / 2 {
-            self.common.eviction.retain(|_| false);
-        }
-        Evict::Rest
     }
 
     fn shelf_behind(&self, at: u32) -> u32 {

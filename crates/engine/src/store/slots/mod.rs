@@ -178,7 +178,7 @@ impl Slots {
 
     /// Of them, those that the sweep does not need to make up for what it owes.
     fn ring_room_for_others(&self) -> u64 {
-        self.ring_room().saturating_sub(self.rounds.owed().div_ceil(SWEPT_A_PAGE).max(self.packed_round_pages()))
+        self.ring_room().saturating_sub(self.rounds.owed().div_ceil(SWEPT_A_PAGE).max(self.sweep_pages()))
     }
 
     /// Slots kept for what must be written.

@@ -104,8 +104,8 @@ impl Slots {
     /// The ring becomes short, and nobody else is to fill it before the sweep has gone round.
     fn is_late(&self) -> bool {
         let used = self.rounds.head() + 1 - self.rounds.tail();
-        let kept = self.packed_round_pages() + RING_RESERVE + 2;
-        self.packs.are_in_use() && self.rounds.is_behind() && used + kept >= self.usable_pages()
+        let kept = self.sweep_pages() + RING_RESERVE + 2;
+        self.packs.are_in_use() && self.rounds.behind() > 0 && used + kept >= self.usable_pages()
     }
 
     /// Says again what is in a slot.
@@ -139,6 +139,7 @@ impl Slots {
         if self.common.commits.is_failed() {
             return;
         }
+        self.look_at_sweep(facts);
         let others = !self.closed.is_empty() || !self.writing.is_empty();
         let due = self.building.as_ref().is_some_and(|building| {
             let commit = building.commit || building.share && !others;
@@ -173,6 +174,7 @@ impl Slots {
             self.begin_group();
             self.sweep(facts);
             self.close_building();
+            self.look_at_sweep(facts);
         }
     }
 
