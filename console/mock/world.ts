@@ -166,7 +166,7 @@ export function pool(name: string, ssd: string, size_bytes: number): PoolView {
 function slots(size_bytes: number): SlotStats {
   const missed: [string, number | null][] = [["A", 0.214], ["B", 0.187], ["C", 0.302], ["D", 0.231], ["E", 0.19], ["F", null]];
   const policies = missed.map(([policy, miss_part]) => ({ policy, shards: policy === "B" ? 3 : policy === "E" ? 1 : 0, miss_part }));
-  return { size_bytes, live_bytes: Math.round(size_bytes * 0.958), live_part: 0.958, free_bytes: Math.round(size_bytes * 0.03), free_runs: 41_877, ring_bytes: Math.round(size_bytes / 64), ring_used_bytes: Math.round(size_bytes / 90), policies, policy_changes: 3, accesses_since_change: 8_114_226 };
+  return { size_bytes, live_bytes: Math.round(size_bytes * 0.958), live_part: 0.958, free_bytes: Math.round(size_bytes * 0.03), free_runs: 41_877, packed_bytes: Math.round(size_bytes * 0.4), packed_blocks: Math.round(size_bytes * 0.4 / 4096 * 1.9), packed_payload_bytes: Math.round(size_bytes * 0.31), ring_bytes: Math.round(size_bytes / 64), ring_used_bytes: Math.round(size_bytes / 90), policies, policy_changes: 3, accesses_since_change: 8_114_226 };
 }
 
 function content(of: PoolView, cached_bytes: number): ContentStats {

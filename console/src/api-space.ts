@@ -45,6 +45,9 @@ export interface SlotStats {
   live_part: number;
   free_bytes: number;
   free_runs: number;
+  packed_bytes: number;
+  packed_blocks: number;
+  packed_payload_bytes: number;
   ring_bytes: number;
   ring_used_bytes: number;
   policies: PolicyStats[];

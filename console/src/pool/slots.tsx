@@ -13,6 +13,7 @@ export function Slots({ stats }: { stats: SlotStats }) {
       <dl class="figures">
         <Figure label="Live" value={percent(stats.live_part)} note={`${bytes(stats.live_bytes)} of ${bytes(stats.size_bytes)}`} />
         <Figure label="Free" value={bytes(stats.free_bytes)} note={stats.free_runs > 0 ? `in ${count(stats.free_runs)} pieces of ${bytes(stats.free_bytes / stats.free_runs)} on average` : ""} />
+        {stats.packed_bytes > 0 && <Figure label="Packed" value={`${count(stats.packed_blocks)} blocks`} note={`${bytes(stats.packed_payload_bytes)} used of ${bytes(stats.packed_bytes)}`} />}
         <Figure label="Statements" value={bytes(stats.ring_used_bytes)} note={`of ${bytes(stats.ring_bytes)} are read after a crash`} />
         <Figure label="Policy" value={stats.policies.filter((policy) => policy.shards > 0).map((policy) => policy.policy).join(", ")} note={since} />
       </dl>

@@ -145,6 +145,15 @@ pub struct SlotStats {
     pub free_bytes: u64,
     /// Pieces that the free bytes lie in: as long as they are on the average, so much is one write.
     pub free_runs: u64,
+    /// Bytes of `live_bytes` in which blocks are packed, as their content asks.
+    #[serde(default)]
+    pub packed_bytes: u64,
+    /// Blocks in them, and contents that others rest on.
+    #[serde(default)]
+    pub packed_blocks: u64,
+    /// Bytes of them that are used; the rest was left by blocks that were written over, or was too short.
+    #[serde(default)]
+    pub packed_payload_bytes: u64,
     /// Bytes of the ring of statements about the blocks, and those of them that a start reads after a crash.
     pub ring_bytes: u64,
     /// See `ring_bytes`.

@@ -213,6 +213,12 @@ pub struct SlotGauges {
     pub leaving: u64,
     /// Runs that the free ones make: as long as they are on the average, so much is written at once.
     pub free_runs: u64,
+    /// Those that hold packed blocks, several in one or one in a part of it.
+    pub packed: u64,
+    /// Packed records in them, the payload of which takes so many bytes.
+    pub packed_records: u64,
+    /// See `packed_records`.
+    pub packed_bytes: u64,
     /// Pages of the ring of statements.
     pub ring_pages: u64,
     /// Those that a start would read.
@@ -222,11 +228,14 @@ pub struct SlotGauges {
 impl SlotGauges {
     /// Adds another shard's.
     pub fn add(&mut self, other: &SlotGauges) {
-        let SlotGauges { slots, free, leaving, free_runs, ring_pages, ring_used_pages } = other;
+        let SlotGauges { slots, free, leaving, free_runs, packed, packed_records, packed_bytes, ring_pages, ring_used_pages } = other;
         self.slots += slots;
         self.free += free;
         self.leaving += leaving;
         self.free_runs += free_runs;
+        self.packed += packed;
+        self.packed_records += packed_records;
+        self.packed_bytes += packed_bytes;
         self.ring_pages += ring_pages;
         self.ring_used_pages += ring_used_pages;
     }

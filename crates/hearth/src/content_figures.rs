@@ -8,7 +8,7 @@ use types::{BLOCK_BYTES, Content};
 pub fn pairs(stats: &ContentStats) -> Vec<(&'static str, String)> {
     let effective = stats.effective_capacity.map_or("-".into(), |factor| {
         let (cached, stored) = (human::bytes(stats.cached_bytes), human::bytes(stats.stored_bytes));
-        format!("{factor:.2} x of raw ({cached} cached in {stored} of the log)")
+        format!("{factor:.2} x of raw ({cached} cached in {stored} of the SSD)")
     });
     let encoding = stats.encoding_cpu_us_per_block.map_or("none yet".into(), |us| {
         let blocks = stats.encoded_blocks;

@@ -150,6 +150,19 @@ fn slot_figures(stats: &SlotStats) -> Vec<(&'static str, String)> {
         stats.free_bytes.checked_div(stats.free_runs).map_or(String::new(), |bytes| format!(" of {} on average", human::bytes(bytes)));
     let free = format!("{} in {} pieces{a_piece}", human::bytes(stats.free_bytes), stats.free_runs);
     let ring = format!("{} of {} would be read after a crash", human::bytes(stats.ring_used_bytes), human::bytes(stats.ring_bytes));
+    let packed = match stats.packed_bytes {
+        0 => "nothing".into(),
+        bytes => {
+            let (used, part) = (stats.packed_payload_bytes, stats.packed_payload_bytes as f64 / bytes as f64);
+            format!(
+                "{} blocks in {}, of which {} are used ({})",
+                stats.packed_blocks,
+                human::bytes(bytes),
+                human::bytes(used),
+                percent(part)
+            )
+        }
+    };
     let followed = |policy: &PolicyStats| match policy.shards {
         0 => None,
         1 => Some(format!("{} in 1 shard", policy.policy)),
@@ -166,6 +179,7 @@ fn slot_figures(stats: &SlotStats) -> Vec<(&'static str, String)> {
     vec![
         ("live", live),
         ("free", free),
+        ("packed", packed),
         ("statements", ring),
         ("policy", format!("{}; {since}", followed.join(", "))),
         ("policies would miss", missed),

@@ -269,3 +269,58 @@ fn parts_move_with_their_blocks_and_go_with_them() {
     assert_eq!(index.parts(), Some([1, 0, 0, 0, 0, 1, 0, 0]));
     index.check_invariants();
 }
+
+/// Packed slots that are numbered by their place come and go in any order; what lies in a page is known by looking at all of them.
+#[test]
+fn packed_slots_by_place_say_which_pages_are_in_use() {
+    const PAGES: u32 = 256;
+    let mut index = Index::new(PAGES, 64);
+    index.number_by_place();
+    let mut alive: BTreeMap<Slot, (Key, u16)> = BTreeMap::new();
+    let (mut random, mut ended) = (1_u64, Vec::new());
+    let mut next = |below: u64| {
+        random = crate::key::mix(random + 1);
+        random % below
+    };
+    for step in 0..20_000_u64 {
+        let at = (next(u64::from(PAGES) * 64)) as u32;
+        let slot = Index::slot_at(at / 64, at % 64 * BYTES_PER_NUMBER);
+        let bytes = (next(4090) as u16).max(5);
+        let numbers = |slot: Slot, bytes: u16| {
+            let first = Index::page_of(slot) * 64 + Index::number_in_page(slot);
+            first..first + u32::from(bytes).div_ceil(BYTES_PER_NUMBER)
+        };
+        let wanted = numbers(slot, bytes);
+        let taken = alive.iter().any(|(other, (_, bytes))| {
+            let there = numbers(*other, *bytes);
+            there.start < wanted.end && wanted.start < there.end
+        });
+        if !taken && (wanted.end - 1) / (64 * 64) == wanted.start / (64 * 64) && alive.len() < 100 {
+            let key = Key::new(VolumeIndex(1), step);
+            let stored = Stored { encoding: Encoding::Lz4, place: 0, bytes, object: step + 1 };
+            index.insert_packed(key, slot, SlotMeta { dirty: false, partial: false, frequency: 0, checksum: 7 }, stored);
+            assert_eq!(index.stored(slot).place, wanted.start % (64 * 64) * BYTES_PER_NUMBER / 16);
+            alive.insert(slot, (key, bytes));
+        } else if let Some(slot) = alive.keys().nth(next(alive.len() as u64) as usize).copied() {
+            let (key, bytes) = alive.remove(&slot).expect("there");
+            assert_eq!(index.remove(key), Some(slot));
+            ended.push(Ended { slot, bytes });
+        }
+        if step % 50 == 0 {
+            index.check_invariants();
+            assert_eq!(index.take_ended(), core::mem::take(&mut ended));
+            let all: Vec<Slot> = alive.keys().copied().collect();
+            assert_eq!(index.packed_in(0..PAGES).collect::<Vec<Slot>>(), all);
+            for page in 0..PAGES {
+                let here = |(slot, (_, bytes)): (&Slot, &(Key, u16))| {
+                    (Index::page_of(*slot)..Index::page_behind_of(*slot, *bytes)).contains(&page)
+                };
+                assert_eq!(index.has_packed(page), alive.iter().any(here), "page {page} at {step}");
+            }
+            let (from, to) = (next(u64::from(PAGES)) as u32, next(u64::from(PAGES)) as u32);
+            let range = from.min(to)..from.max(to);
+            let within = all.iter().filter(|slot| range.contains(&Index::page_of(**slot))).count();
+            assert_eq!(index.packed_count(range), within as u64);
+        }
+    }
+}

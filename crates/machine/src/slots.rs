@@ -26,7 +26,8 @@ impl Gathered {
 
     /// All of it; `None` where blocks lie in a log.
     pub fn figures(&self) -> Option<SlotStats> {
-        let SlotGauges { slots, free, leaving, free_runs, ring_pages, ring_used_pages } = self.gauges?;
+        let SlotGauges { slots, free, leaving, free_runs, packed, packed_records, packed_bytes, ring_pages, ring_used_pages } =
+            self.gauges?;
         let live = slots.saturating_sub(free + leaving);
         Some(SlotStats {
             size_bytes: slots * BLOCK_BYTES,
@@ -34,6 +35,9 @@ impl Gathered {
             live_part: live as f64 / slots.max(1) as f64,
             free_bytes: free * BLOCK_BYTES,
             free_runs,
+            packed_bytes: packed * BLOCK_BYTES,
+            packed_blocks: packed_records,
+            packed_payload_bytes: packed_bytes,
             ring_bytes: ring_pages * BLOCK_BYTES,
             ring_used_bytes: ring_used_pages * BLOCK_BYTES,
             policies: (0..MEMBERS.len()).map(|member| self.policy(member)).collect(),
@@ -59,10 +63,21 @@ mod tests {
     fn shards_are_added_up_and_each_counts_for_its_policy() {
         assert_eq!(Gathered::default().figures(), None);
         let choice = |member, changes, missed| Choice { member, accesses_since: 7 + changes, changes, miss_ratios: [missed; 6], one_in: 1 };
-        let gauges = SlotGauges { slots: 200, free: 30, leaving: 10, free_runs: 5, ring_pages: 8, ring_used_pages: 2 };
+        let gauges = SlotGauges {
+            slots: 200,
+            free: 30,
+            leaving: 10,
+            free_runs: 5,
+            packed: 20,
+            packed_records: 50,
+            packed_bytes: 70_000,
+            ring_pages: 8,
+            ring_used_pages: 2,
+        };
         let gathered = Gathered { gauges: Some(gauges), choices: vec![choice(0, 0, 0.0), choice(2, 3, 0.5)] };
         let stats = gathered.figures().expect("there are slots");
         assert_eq!((stats.live_bytes, stats.live_part), (160 * BLOCK_BYTES, 0.8));
+        assert_eq!((stats.packed_bytes, stats.packed_blocks, stats.packed_payload_bytes), (20 * BLOCK_BYTES, 50, 70_000));
         assert_eq!((stats.policy_changes, stats.accesses_since_change), (3, 7));
         let shards: Vec<u64> = stats.policies.iter().map(|policy| policy.shards).collect();
         assert_eq!(shards, [1, 0, 1, 0, 0, 0]);

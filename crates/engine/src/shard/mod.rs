@@ -76,7 +76,7 @@ use crate::policy::Policy;
 use crate::presence::Presence;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
-use crate::stats::{ShardStats, VolumeStats};
+use crate::stats::{ShardStats, SlotGauges, VolumeStats};
 use crate::store::{Begun, Layout, LayoutIo, Store, StorePlace, WorkAhead};
 use crate::trail::Trail;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -602,7 +602,11 @@ impl Shard {
             index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
             policy_bytes: self.policy.memory_bytes(),
             retention: self.policy.choice(),
-            in_slots: gauges.slots,
+            in_slots: gauges.slots.map(|slots| {
+                // What the index counts is with the records of a log.
+                let records = slots.packed_records * 2 * format::record::RECORD_BYTES as u64;
+                SlotGauges { packed_bytes: self.index.census().stored_bytes.saturating_sub(records), ..slots }
+            }),
             newest_region: gauges.newest_region,
             oldest_region: gauges.oldest_region,
             free_regions: gauges.free_regions,

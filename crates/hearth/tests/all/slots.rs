@@ -37,15 +37,26 @@ fn check(uri: &str, written: &BTreeMap<u64, u64>) {
 
 #[test]
 fn blocks_in_slots_survive_kills_and_the_loss_of_the_state() {
+    survive("off");
+}
+
+#[test]
+fn blocks_packed_into_slots_survive_kills_and_the_loss_of_the_state() {
+    survive("auto");
+}
+
+fn survive(content: &str) {
     let place = Place::new();
     let (ssd, disk) = (place.path("ssd.img"), place.file("disk.img", 128 * MIB));
     let daemon = place.daemon();
     let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0", "--layout"];
     place.must_fail(&[&create[..], &["slot"]].concat(), 2, "use log or slots");
-    place.must(&[&create[..], &["slots"]].concat());
+    place.must(&[&create[..], &["slots", "--content", content]].concat());
     let options = ["--mode", "write-back", "--admission", "always", "--export", "nbd"];
     let uri = place.must(&[&["volume", "add", "v", "--backing", &disk, "--pool", "p"][..], &options].concat());
     let written = write_much(&mut Client::connect(uri.trim()), 0..8);
+    let packed = place.json(&["pool", "show", "p"])["slot_stats"]["packed_blocks"].as_u64().expect("it is counted");
+    assert_eq!(packed > 0, content != "off", "{packed} blocks are packed");
     daemon.kill();
     let daemon = place.daemon();
     check(uri.trim(), &written);

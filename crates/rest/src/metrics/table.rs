@@ -216,6 +216,18 @@ pub const METRICS: &[Metric] = &[
         "Pieces in which they lie; only with the layout slots.",
     )),
     gauge(pool(
+        "hearth_pool_slots_packed_bytes",
+        "bytes",
+        |s| count(s.slots.as_ref()?.packed_bytes),
+        "Bytes of the SSD in which blocks are packed; only with the layout slots.",
+    )),
+    gauge(pool(
+        "hearth_pool_slots_packed_used_bytes",
+        "bytes",
+        |s| count(s.slots.as_ref()?.packed_payload_bytes),
+        "Bytes of them that blocks use; only with the layout slots.",
+    )),
+    gauge(pool(
         "hearth_pool_slots_ring_used_bytes",
         "bytes",
         |s| count(s.slots.as_ref()?.ring_used_bytes),

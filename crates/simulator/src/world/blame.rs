@@ -33,9 +33,9 @@ pub struct Blame {
     pub packs: bool,
     /// Blocks lie in slots: what says where they are is written apart from them.
     pub in_slots: bool,
-    /// By shard: the token of the first I/O that began after its last bad read.
-    bad_until: BTreeMap<u16, u64>,
-    torn_until: BTreeMap<u16, u64>,
+    /// By shard: which reads are followed by what its last bad one explains.
+    bad_until: BTreeMap<u16, Until>,
+    torn_until: BTreeMap<u16, Until>,
     /// What blocks rest on, and what the SSD harmed of that.
     pub kinship: Kinship,
     /// In this life: the SSD answered a write or flush with an error.
@@ -55,6 +55,33 @@ pub struct Blame {
     logged: BTreeSet<(u16, u64)>,
     /// Places of volumes by their numbers in the log.
     places: BTreeMap<VolumeId, u16>,
+}
+
+/// Parts of a failed read are read again one by one: so many reads, each begun when the one before was answered, may belong to one block.
+const ONE_BY_ONE_MAX: u32 = 64;
+
+/// Which reads belong to what one of several parts, which was bad, explains.
+#[derive(Clone, Copy)]
+struct Until {
+    /// All that began before the I/O with this token.
+    token: u64,
+    /// That one, too, if it is a read, and what follows it in the same way; so many are left.
+    left: u32,
+}
+
+impl Until {
+    fn of(next_token: u64) -> Until {
+        Until { token: next_token, left: ONE_BY_ONE_MAX }
+    }
+
+    /// Whether a read that was answered is one of them.
+    fn covers(&mut self, token: u64, next_token: u64) -> bool {
+        if token == self.token && self.left > 0 {
+            *self = Until { token: next_token, left: self.left - 1 };
+            return true;
+        }
+        token < self.token
+    }
 }
 
 /// How an I/O on the SSD ended.
@@ -145,16 +172,16 @@ impl Blame {
             if bad_pages.peek().is_some() {
                 bad_pages.for_each(|page| self.kinship.page_is_bad(page));
                 self.bad_read = Some(lane);
-                self.bad_until.insert(lane, next_token);
+                self.bad_until.insert(lane, Until::of(next_token));
                 self.strikes(0, now_ns);
-            } else if self.packs && self.bad_until.get(&lane).is_some_and(|until| token < *until) {
+            } else if self.packs && self.bad_until.get_mut(&lane).is_some_and(|until| until.covers(token, next_token)) {
                 self.bad_read = Some(lane);
             }
             if !torn_pages.is_empty() {
                 torn_pages.into_iter().for_each(|page| self.kinship.page_is_torn(page));
                 self.torn_read = Some(lane);
-                self.torn_until.insert(lane, next_token);
-            } else if self.packs && self.torn_until.get(&lane).is_some_and(|until| token < *until) {
+                self.torn_until.insert(lane, Until::of(next_token));
+            } else if self.packs && self.torn_until.get_mut(&lane).is_some_and(|until| until.covers(token, next_token)) {
                 self.torn_read = Some(lane);
             }
             return;

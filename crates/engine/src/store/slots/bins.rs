@@ -78,6 +78,8 @@ pub struct Packs {
     pub records: u64,
     /// Slots that hold them.
     pub slots: u64,
+    /// There ever were any.
+    were_used: bool,
     /// Pages of the ring that are kept for the sweep.
     sweep_pages: u64,
     /// Slots in which nothing is alive any more, as has to be said yet.
@@ -88,7 +90,7 @@ pub struct Packs {
 
 impl core::fmt::Display for Packs {
     fn fmt(&self, text: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Packs { records, slots, sweep_pages, emptied, unasked } = self;
+        let Packs { records, slots, sweep_pages, emptied, unasked, .. } = self;
         let (emptied, unasked) = (emptied.len(), unasked.len());
         write!(text, "{records} records in {slots} slots, {emptied} emptied, {unasked} to be asked, {sweep_pages} pages kept for the sweep")
     }
@@ -102,7 +104,7 @@ impl Packs {
         }
         let records = index.packed_in(slots.clone()).count() as u64;
         let slots = slots.filter(|slot| index.has_packed(*slot)).count() as u64;
-        Packs { records, slots, ..Packs::default() }
+        Packs { records, slots, were_used: true, ..Packs::default() }
     }
 
     /// Slots that so many records are likely to take.
@@ -110,9 +112,9 @@ impl Packs {
         (u64::from(records) * self.slots / self.records.max(1)) as u32
     }
 
-    /// Whether there are any.
-    pub fn are_in_use(&self) -> bool {
-        self.records > 0 || self.slots > 0
+    /// Whether there ever were any: then the sweep may be behind what it owes, although it has said all that.
+    pub fn were_used(&self) -> bool {
+        self.were_used
     }
 }
 
@@ -123,6 +125,7 @@ impl Slots {
         self.building.as_mut().expect("a group is being built").payloads.push((taken, page));
         self.young.add(taken, group);
         self.packs.records += 1;
+        self.packs.were_used = true;
         self.packs.slots += 1;
         Index::slot_at(taken, 0)
     }
@@ -140,6 +143,7 @@ impl Slots {
     pub(super) fn lay(&mut self, payload: &PackedPayload, group: u64) -> Slot {
         self.expected_is_over();
         self.packs.records += 1;
+        self.packs.were_used = true;
         let building = self.building.as_mut().expect("a group is being built");
         let laid = building.bins.last_mut().and_then(|bin| bin.lay(&payload.bytes));
         let slot = laid.unwrap_or_else(|| {
@@ -238,7 +242,7 @@ impl Slots {
     /// Looks how many pages of the ring the sweep wants before the tail can pass another one: where packed records come and go, a round may
     /// have more to say than when it began.
     pub(super) fn look_at_sweep(&mut self, facts: &dyn Facts) {
-        if !self.packs.are_in_use() {
+        if !self.packs.were_used() {
             self.packs.sweep_pages = 0;
             return;
         }

@@ -262,3 +262,86 @@ pub fn is_whole(medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIn
     let owner = if stored.encoding.is_full() { PayloadOwner::Object(stored.object) } else { PayloadOwner::Block(set.volume, set.block) };
     Ok(open_packed(owner, set.checksum, &bytes[skip..skip + length]).is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::slots::statement::Stored;
+
+    fn block(block: u64, slot: u32) -> Set {
+        Set {
+            volume: VolumeId(1),
+            block,
+            mask: u8::MAX,
+            dirty: true,
+            settled: false,
+            lost: false,
+            vital: false,
+            checksum: block as u32,
+            slot,
+            old: None,
+            stored: None,
+        }
+    }
+
+    fn packed(set: Set, encoding: Encoding, object: u64, unit: u8) -> Set {
+        Set { stored: Some(Stored { encoding, object, bytes: 100, unit }), ..set }
+    }
+
+    fn found(said: &[Statement]) -> Found {
+        let mut found = Found::new(40, 4);
+        for (statement, group) in said.iter().zip(1..) {
+            assert!(found.redo(statement, group).is_ok(), "{statement:?}");
+        }
+        assert!(found.settle(|volume| volume == VolumeId(1)), "nothing is in two places");
+        found
+    }
+
+    /// Block, slot and place of all that is there; objects without a block as block 99.
+    fn there(found: &Found) -> Vec<(u64, u32, u8)> {
+        let place = |held: &Held| held.set.stored.map_or(0, |stored| stored.unit);
+        let block = |held: &Held| if is_base(&held.set) { 99 } else { held.set.block };
+        found.all().map(|held| (block(held), held.set.slot, place(held))).collect()
+    }
+
+    #[test]
+    fn what_others_rest_on_stays_without_its_block() {
+        let base = Statement::Set(packed(block(1, 10), Encoding::Lz4, 7, 0));
+        let delta = Statement::Set(packed(block(2, 10), Encoding::Diff, 7, 8));
+        let over = Statement::Set(Set { old: Some(10), ..block(1, 11) });
+        assert_eq!(there(&found(&[base, delta, over])), [(1, 11, 0), (99, 10, 0), (2, 10, 8)]);
+        let void = Statement::Gone { slot: 10, unit: Some(0), checksum: 1 };
+        assert_eq!(there(&found(&[base, delta, void])), [(99, 10, 0), (2, 10, 8)]);
+        assert_eq!(there(&found(&[base, void])), [], "nothing rests on it");
+        let moved = Statement::Set(Set { volume: VolumeId(0), old: Some(10), dirty: false, ..packed(block(0, 12), Encoding::Lz4, 7, 16) });
+        assert_eq!(there(&found(&[base, delta, void, moved])), [(2, 10, 8), (99, 12, 16)], "the object is where it was said last");
+        let all = Statement::Gone { slot: 10, unit: None, checksum: 0 };
+        assert_eq!(there(&found(&[base, delta, all])), []);
+    }
+
+    #[test]
+    fn a_slot_holds_a_page_or_what_is_packed_into_it() {
+        let lz4 = |of: u64, slot, unit| Statement::Set(packed(block(of, slot), Encoding::Lz4, of, unit));
+        let page = Statement::Set(block(3, 10));
+        assert_eq!(there(&found(&[lz4(1, 10, 0), lz4(2, 10, 8), page])), [(3, 10, 0)]);
+        assert_eq!(there(&found(&[page, lz4(1, 10, 4)])), [(1, 10, 4)]);
+        // The version before may lie in the same slot.
+        let again = Statement::Set(Set { old: Some(10), ..packed(block(1, 10), Encoding::Lz4, 5, 16) });
+        assert_eq!(there(&found(&[lz4(1, 10, 0), again])), [(1, 10, 16)]);
+    }
+
+    #[test]
+    fn a_dirty_block_is_verified_with_what_it_rests_on() {
+        let clean = Set { dirty: false, ..packed(block(1, 10), Encoding::Lz4, 7, 0) };
+        let delta = packed(block(2, 10), Encoding::Diff, 7, 8);
+        let verified = |said: &[Statement], watermark| {
+            found(said).to_verify(watermark).map(|sets| sets.iter().map(|set| set.block).collect::<Vec<u64>>())
+        };
+        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), Some(vec![1, 2]));
+        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 1), Some(vec![2]), "the base was durable");
+        assert_eq!(verified(&[Statement::Set(Set { settled: true, ..clean }), Statement::Set(delta)], 0), Some(vec![2]));
+        assert_eq!(verified(&[Statement::Set(delta)], 0), None, "its base is not there");
+        let delta = Set { dirty: false, ..delta };
+        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), Some(vec![]));
+    }
+}

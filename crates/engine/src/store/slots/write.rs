@@ -105,7 +105,7 @@ impl Slots {
     fn is_late(&self) -> bool {
         let used = self.rounds.head() + 1 - self.rounds.tail();
         let kept = self.sweep_pages() + RING_RESERVE + 2;
-        self.packs.are_in_use() && self.rounds.behind() > 0 && used + kept >= self.usable_pages()
+        self.packs.were_used() && self.rounds.behind() > 0 && used + kept >= self.usable_pages()
     }
 
     /// Says again what is in a slot.
@@ -222,7 +222,7 @@ impl Slots {
         let (commits, complete) = (&self.common.commits, self.common.commits.complete());
         let most = UNFLUSHED_PAGES_MAX.min(self.places.slots() / UNFLUSHED_ONE_IN);
         let ring_is_short =
-            self.ring_room() < self.usable_pages() / 4 || self.packs.are_in_use() && self.ring_room_for_others() <= RING_RESERVE + 2;
+            self.ring_room() < self.usable_pages() / 4 || self.packs.were_used() && self.ring_room_for_others() <= RING_RESERVE + 2;
         let by_itself = (self.unflushed_pages > most || ring_is_short) && commits.durable() < complete;
         if by_itself || commits.next_wanted().is_some_and(|group| group <= complete) {
             self.flush = Some((complete, self.complete_tail));
