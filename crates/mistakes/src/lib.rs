@@ -161,6 +161,5 @@ mistakes! {
     PAYLOADS_OVERLAP = 112, "packed payloads share bytes of a slot";
     SLOT_LEFT_WITH_ONE_ALIVE = 113, "a slot is left although a payload ends in it that begins in the one before";
     BASE_UNCHECKED = 114, "a start in slots believes a dirty block whose base is not whole";
-    EMPTIED_UNSAID = 115, "a slot is left, and no statement says that nothing packed is in it any more";
-    MOVED_BEFORE_IT_IS_THERE = 116, "what is packed is read to be moved before it is on the SSD";
+    MOVED_BEFORE_IT_IS_THERE = 115, "what is packed is read to be moved before it is on the SSD";
 }

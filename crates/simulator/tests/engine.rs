@@ -30,13 +30,23 @@ fn random_runs_break_no_promise() {
 /// The same on the slot layout.
 #[test]
 fn blocks_in_slots_break_no_promise() {
+    slots_break_no_promise(400_000_000, "--slots", &Plan::always_slots);
+}
+
+/// The same with blocks that are packed, several in a slot.
+#[test]
+fn packed_blocks_in_slots_break_no_promise() {
+    slots_break_no_promise(410_000_000, "--packed", &Plan::always_packed_slots);
+}
+
+fn slots_break_no_promise(first: u64, option: &str, adjust: &(dyn Fn(&mut Plan) + Sync)) {
     let count = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000) / 4;
-    let soak = Soak { first: 400_000_000, count, threads: threads(), failures_max: 3, twice_every: 20, adjust: &Plan::always_slots };
+    let soak = Soak { first, count, threads: threads(), failures_max: 3, twice_every: 20, adjust };
     let totals = soak.run(&Engine);
     println!("{}", totals.text());
     for found in &totals.found {
         println!("seed {}: {}", found.seed, found.failure.what);
-        println!("replay: cargo run -p simulator --release --bin soak -- --slots --seed {}", found.seed);
+        println!("replay: cargo run -p simulator --release --bin soak -- {option} --seed {}", found.seed);
     }
     assert!(totals.found.is_empty());
 }

@@ -99,8 +99,7 @@ pub const SLOTTING: [u32; 13] = [
 ];
 
 /// Those of what is packed into slots; all runs are about that ([`Plan::always_packed_slots`]).
-pub const PACKING: [u32; 6] =
-    [PART_OF_SLOT_PASSED, PAYLOADS_OVERLAP, SLOT_LEFT_WITH_ONE_ALIVE, BASE_UNCHECKED, EMPTIED_UNSAID, MOVED_BEFORE_IT_IS_THERE];
+pub const PACKING: [u32; 5] = [PART_OF_SLOT_PASSED, PAYLOADS_OVERLAP, SLOT_LEFT_WITH_ONE_ALIVE, BASE_UNCHECKED, MOVED_BEFORE_IT_IS_THERE];
 
 /// Those of units that writes keep whole; all runs have them ([`Plan::always_keep_units`]).
 pub const UNITS: [u32; 2] = [UNIT_IN_TWO_GROUPS, UNIT_AROUND];

@@ -11,6 +11,8 @@ use super::Slots;
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::store::{Facts, PackedPayload, Purpose, Store, Urgency};
+use alloc::collections::BTreeSet;
+use alloc::vec;
 use alloc::vec::Vec;
 use format::slots::Statement;
 use page::{Page, PagePool, PageVec};
@@ -83,7 +85,7 @@ pub struct Packs {
     /// Pages of the ring that are kept for the sweep.
     sweep_pages: u64,
     /// Slots in which nothing is alive any more, as has to be said yet.
-    emptied: Vec<u32>,
+    emptied: BTreeSet<u32>,
     /// Slots of bins that get no more: whether anything in them is alive was not asked since.
     unasked: Vec<u32>,
 }
@@ -97,14 +99,20 @@ impl core::fmt::Display for Packs {
 }
 
 impl Packs {
-    /// What a start has found in these slots.
-    pub fn found(index: &Index, slots: core::ops::Range<u32>) -> Packs {
+    /// What a start has found, and in which of so many slots: one bit each.
+    pub fn found(index: &Index, slots: u32) -> (Packs, Vec<u64>) {
         if !index.is_wide() {
-            return Packs::default();
+            return (Packs::default(), Vec::new());
         }
-        let records = index.packed_in(slots.clone()).count() as u64;
-        let slots = slots.filter(|slot| index.has_packed(*slot)).count() as u64;
-        Packs { records, slots, were_used: true, ..Packs::default() }
+        let (mut records, mut map) = (0, vec![0_u64; slots.div_ceil(u64::BITS) as usize]);
+        for slot in index.packed_in(0..slots) {
+            records += 1;
+            for page in Index::page_of(slot)..Index::page_behind_of(slot, index.stored(slot).bytes) {
+                map[(page / u64::BITS) as usize] |= 1 << (page % u64::BITS);
+            }
+        }
+        let slots = map.iter().map(|word| u64::from(word.count_ones())).sum();
+        (Packs { records, slots, were_used: true, ..Packs::default() }, map)
     }
 
     /// Slots that so many records are likely to take.
@@ -208,20 +216,15 @@ impl Slots {
     pub(super) fn is_emptied(&mut self, slot: u32) {
         let is_open = |bin: &Bin| bin.slots > 0 && bin.pages_in_use().contains(&slot);
         let in_open_bin = self.building.as_ref().and_then(|building| building.bins.last()).is_some_and(is_open);
-        if !in_open_bin && !self.packs.emptied.contains(&slot) {
-            self.packs.emptied.push(slot);
+        if !in_open_bin {
+            self.packs.emptied.insert(slot);
         }
     }
 
     /// Says of slots in which nothing is alive any more that it is so, as far as there is room to.
     pub(super) fn say_what_is_emptied(&mut self, now_ns: u64) {
         while !self.packs.emptied.is_empty() && !self.common.commits.is_failed() && self.has_room(Purpose::Void) {
-            let slot = self.packs.emptied.pop().expect("there is one");
-            if mutants::active(mutants::EMPTIED_UNSAID) {
-                self.packs.slots -= 1;
-                self.places.leave(slot, self.common.commits.last(), self.epoch);
-                continue;
-            }
+            let slot = self.packs.emptied.pop_first().expect("there is one");
             let group = self.say(Statement::Gone { slot, unit: None, checksum: 0 }, Urgency::By(now_ns + EMPTIED_HOLD_NS));
             self.packs.slots -= 1;
             self.places.leave(slot, group, self.epoch);

@@ -135,13 +135,14 @@ impl Slots {
             quiescing: false,
         };
         let (first, last) = (start.tail_seq, start.next_group - 1);
-        let is_used = |slot: u32| slot < ring_pages || index.key_of(Slot(slot)).is_some() || index.is_wide() && index.has_packed(slot);
-        let packs = Box::new(Packs::found(index, ring_pages..slots));
+        let (packs, packed) = Packs::found(index, slots);
+        let is_packed = |slot: u32| packed.get((slot / u64::BITS) as usize).is_some_and(|word| word >> (slot % u64::BITS) & 1 != 0);
+        let is_used = |slot: u32| slot < ring_pages || index.key_of(Slot(slot)).is_some() || is_packed(slot);
         Slots {
             places: Places::new(slots, is_used),
             rounds: Rounds::new(slots - ring_pages, first, last),
             young: Young::new(slots),
-            packs,
+            packs: Box::new(packs),
             swept_to: 0,
             expected: alloc::vec::Vec::new(),
             building: None,
