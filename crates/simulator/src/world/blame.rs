@@ -111,7 +111,7 @@ fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
 impl Blame {
     /// Nothing went wrong yet.
     pub fn of(plan: &Plan) -> Blame {
-        Blame { in_slots: plan.slots, ..Blame::default() }
+        Blame { in_slots: plan.slots, kinship: Kinship::of(&crate::daemon::layout(plan)), ..Blame::default() }
     }
 
     /// These bytes of the SSD may hold anything, until an I/O with this token or a later one writes there.
@@ -230,7 +230,7 @@ impl Blame {
         self.logged.clear();
         self.damaged.clear();
         self.ssd_harmed = false;
-        self.kinship = Kinship::default();
+        self.kinship.forget();
     }
 
     /// Remembers what blocks of a write to the log rest on.

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::api::{Io, IoKind};
 use format::packed::PLACE_UNIT_BYTES;
-use format::{GroupHead, Packed, Record};
-use types::{BLOCK_BYTES, VolumeId};
+use format::slots::statement::UNIT_BYTES;
+use format::slots::{RingHead, Statement};
+use format::{GroupHead, Layout, Packed, Record};
+use types::{BLOCK_BYTES, ShardIndex, VolumeId};
 
 /// A shard and the number of an object in it.
 type Object = (u16, u64);
@@ -16,6 +18,9 @@ type Block = (u16, u64);
 /// See the module.
 #[derive(Default)]
 pub struct Kinship {
+    /// Where blocks lie in slots: the page of the SSD that is slot 0, and pages of a shard.
+    slots_at_page: u64,
+    slots_per_shard: u64,
     /// Blocks that ever were that object, or rested on it.
     resting: BTreeMap<Object, BTreeSet<Block>>,
     /// Objects by the pages of the SSD where their stored bytes were last written.
@@ -37,6 +42,18 @@ struct Touched {
 }
 
 impl Kinship {
+    /// Of a pool in that layout.
+    pub fn of(layout: &Layout) -> Kinship {
+        let slots_at_page = layout.page_offset(ShardIndex(0), 0, 0) / BLOCK_BYTES;
+        Kinship { slots_at_page, slots_per_shard: layout.slots_per_shard().into(), ..Kinship::default() }
+    }
+
+    /// Nothing is known of the pool any more.
+    pub fn forget(&mut self) {
+        let Kinship { slots_at_page, slots_per_shard, .. } = *self;
+        *self = Kinship { slots_at_page, slots_per_shard, ..Kinship::default() };
+    }
+
     /// Takes in what a write to the log of this shard says. `places`: volumes by their numbers in the log.
     pub fn see(&mut self, lane: u16, io: &Io, places: &BTreeMap<VolumeId, u16>) {
         let IoKind::Write { pages, .. } = &io.kind else { return };
@@ -47,6 +64,16 @@ impl Kinship {
             self.lies_in.remove(&page);
         }
         let Some(Ok(page)) = pages.first().map(|page| page[..].try_into()) else { return };
+        if let Ok((head, statements)) = RingHead::decode(page) {
+            let sets = statements.iter().filter_map(|said| if let Statement::Set(set) = said { Some((set, set.stored?)) } else { None });
+            for (set, stored) in sets {
+                let slot_page = self.slots_at_page + u64::from(head.shard.0) * self.slots_per_shard + u64::from(set.slot);
+                let start_bytes = slot_page * BLOCK_BYTES + u64::from(stored.unit) * UNIT_BYTES as u64;
+                let block = places.get(&set.volume).map(|place| (*place, set.block));
+                self.see_stored(lane, block, start_bytes, stored.bytes, (stored.object, stored.encoding.is_full()));
+            }
+            return;
+        }
         let Ok((head, records)) = GroupHead::decode(page) else { return };
         let segment_page = first_page - u64::from(head.page);
         for record in &records {
@@ -58,16 +85,20 @@ impl Kinship {
 
     fn see_record(&mut self, lane: u16, record: &Record, packed: Packed, segment_page: u64, place: Option<u16>) {
         let block = place.map(|place| (place, record.block));
-        let start_bytes = u64::from(packed.place) * u64::from(PLACE_UNIT_BYTES);
-        let end_bytes = start_bytes + u64::from(packed.bytes);
-        let pages = (start_bytes / BLOCK_BYTES..end_bytes.div_ceil(BLOCK_BYTES)).map(|page| segment_page + page);
-        for page in pages.clone().filter(|_| packed.bytes > 0) {
+        let start_bytes = segment_page * BLOCK_BYTES + u64::from(packed.place) * u64::from(PLACE_UNIT_BYTES);
+        self.see_stored(lane, block, start_bytes, packed.bytes, (packed.object, packed.encoding.is_full()));
+    }
+
+    /// A block's stored bytes, or an object's, lie there on the SSD; it is this object, or rests on it.
+    fn see_stored(&mut self, lane: u16, block: Option<Block>, start_bytes: u64, bytes: u16, (object, is_full): (u64, bool)) {
+        let pages = start_bytes / BLOCK_BYTES..(start_bytes + u64::from(bytes)).div_ceil(BLOCK_BYTES);
+        for page in pages.clone().filter(|_| bytes > 0) {
             self.lies_in.entry(page).or_default().extend(block);
         }
-        if packed.object > 0 {
-            let object = (lane, packed.object);
+        if object > 0 {
+            let object = (lane, object);
             self.resting.entry(object).or_default().extend(block);
-            for page in pages.filter(|_| packed.encoding.is_full()) {
+            for page in pages.filter(|_| is_full) {
                 self.stored_in.entry(page).or_default().insert(object);
             }
         }

@@ -220,17 +220,13 @@ impl Found {
         self.packed.values().filter(|held| held.set.dirty).filter_map(Held::rests_on).collect()
     }
 
-    /// All that a start must have, that may be torn, and was said above the watermark: dirty blocks, and what they rest on. `None` if an
-    /// object is not there that a dirty block rests on.
-    pub fn to_verify(&self, watermark: u64) -> Option<Vec<Set>> {
+    /// All that a start must have, that may be torn, and was said above the watermark: dirty blocks, and what they rest on. An object that is not
+    /// there was given up, as a statement says: what rests on it is an error, as it was.
+    pub fn to_verify(&self, watermark: u64) -> Vec<Set> {
         let vital = if mutants::active(mutants::BASE_UNCHECKED) { BTreeSet::new() } else { self.vital() };
-        let there: BTreeSet<u64> = self.packed.values().filter_map(Held::object).collect();
-        if !vital.is_subset(&there) {
-            return None;
-        }
         let is_vital = |held: &&Held| held.set.dirty || held.object().is_some_and(|object| vital.contains(&object));
         let may_be_torn = |held: &&Held| !held.set.settled && !held.set.lost && held.group > watermark;
-        Some(self.all().filter(is_vital).filter(may_be_torn).map(|held| held.set).collect())
+        self.all().filter(is_vital).filter(may_be_torn).map(|held| held.set).collect()
     }
 }
 
@@ -334,14 +330,12 @@ mod tests {
     fn a_dirty_block_is_verified_with_what_it_rests_on() {
         let clean = Set { dirty: false, ..packed(block(1, 10), Encoding::Lz4, 7, 0) };
         let delta = packed(block(2, 10), Encoding::Diff, 7, 8);
-        let verified = |said: &[Statement], watermark| {
-            found(said).to_verify(watermark).map(|sets| sets.iter().map(|set| set.block).collect::<Vec<u64>>())
-        };
-        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), Some(vec![1, 2]));
-        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 1), Some(vec![2]), "the base was durable");
-        assert_eq!(verified(&[Statement::Set(Set { settled: true, ..clean }), Statement::Set(delta)], 0), Some(vec![2]));
-        assert_eq!(verified(&[Statement::Set(delta)], 0), None, "its base is not there");
+        let verified = |said: &[Statement], watermark| found(said).to_verify(watermark).iter().map(|set| set.block).collect::<Vec<u64>>();
+        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), [1, 2]);
+        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 1), [2], "the base was durable");
+        assert_eq!(verified(&[Statement::Set(Set { settled: true, ..clean }), Statement::Set(delta)], 0), [2]);
+        assert_eq!(verified(&[Statement::Set(delta)], 0), [2], "its base was given up");
         let delta = Set { dirty: false, ..delta };
-        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), Some(vec![]));
+        assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), []);
     }
 }

@@ -262,8 +262,7 @@ impl Reader<'_> {
         if mutants::active(mutants::SLOTS_UNCHECKED) {
             return Ok(true);
         }
-        let Some(to_verify) = held.to_verify(watermark) else { return Ok(false) };
-        for set in &to_verify {
+        for set in &held.to_verify(watermark) {
             match is_whole(self.medium, self.superblock, self.shard, set) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
