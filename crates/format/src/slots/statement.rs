@@ -31,6 +31,10 @@ pub const UNIT_BYTES: usize = 16;
 /// Slots of a shelf: what one statement can say to be gone.
 pub const SHELF_SLOTS: u32 = 512;
 
+/// Packed payloads begin at multiples of so many bytes of a slot.
+pub const PLACE_BYTES: usize = 64;
+const PLACE_UNITS: u8 = (PLACE_BYTES / UNIT_BYTES) as u8;
+
 const SHORT: u8 = 1;
 const SET: u8 = 2;
 const HOME: u8 = 3;
@@ -60,7 +64,7 @@ pub struct Stored {
     pub object: u64,
     /// Bytes of the payload, its checksum included; 0 without one.
     pub bytes: u16,
-    /// Where in its slot it begins, in units of [`UNIT_BYTES`]; it may end in the slot behind. Nothing else has this place, also where there
+    /// Where in its slot it begins, in units of [`UNIT_BYTES`], at a multiple of [`PLACE_BYTES`]; it may end in the slot behind. Nothing else has this place, also where there
     /// is no payload.
     pub unit: u8,
 }
@@ -160,7 +164,7 @@ impl Set {
         if has_object != wants_object || !has_object && stored.object != 0 {
             return Err("object");
         }
-        if stored.encoding == Encoding::Raw && stored.unit != 0 {
+        if stored.encoding == Encoding::Raw && stored.unit != 0 || !stored.unit.is_multiple_of(PLACE_UNITS) {
             return Err("place");
         }
         let fits = match stored.encoding {
@@ -267,7 +271,10 @@ impl Statement {
             HOME | GONE => {
                 let unit = (first & PACKED != 0).then_some(from[1]);
                 let is_plain = first & !KIND == 0 && from[1] == 0;
-                if !is_plain && first & !KIND != PACKED || !all_zero(&from[2..4]) || !all_zero(&from[12..]) {
+                if !is_plain && (first & !KIND != PACKED || !from[1].is_multiple_of(PLACE_UNITS))
+                    || !all_zero(&from[2..4])
+                    || !all_zero(&from[12..])
+                {
                     return wrong("statement padding");
                 }
                 let (slot, checksum) = (get_u32(from, 4), unmask(get_u32(from, 8), super::SLOTS_VERSION));

@@ -7,6 +7,7 @@ use crate::superblock::OpenError;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use format::packed::Encoding;
 use format::slots::statement::UNIT_BYTES;
 use format::slots::{Set, Statement};
@@ -48,15 +49,25 @@ pub struct Found {
     plain: Vec<Option<Held>>,
     packed: BTreeMap<PackedPlace, Held>,
     first: u32,
+    region_slots: u32,
+}
+
+/// Units of a slot.
+const SLOT_UNITS: u64 = (PAGE_BYTES / UNIT_BYTES) as u64;
+
+/// The units that a packed payload takes, of all slots. What has no payload takes one.
+fn units_of((slot, unit): PackedPlace, bytes: u16) -> Range<u64> {
+    let first = u64::from(slot) * SLOT_UNITS + u64::from(unit);
+    first..first + usize::from(bytes).div_ceil(UNIT_BYTES).max(1) as u64
 }
 
 /// A statement names a slot that there is not.
 pub struct NoSuchSlot;
 
 impl Found {
-    /// Nothing, in the slots behind a ring of so many pages.
-    pub fn new(slots: u32, ring_pages: u32) -> Found {
-        Found { plain: vec![None; slots as usize], packed: BTreeMap::new(), first: ring_pages }
+    /// Nothing, in the slots behind a ring of so many pages, in regions of so many.
+    pub fn new(slots: u32, ring_pages: u32, region_slots: u32) -> Found {
+        Found { plain: vec![None; slots as usize], packed: BTreeMap::new(), first: ring_pages, region_slots }
     }
 
     /// All that was found, blocks in slots of their own first.
@@ -90,7 +101,12 @@ impl Found {
                     Some(stored) => {
                         let place = (set.slot, stored.unit);
                         let group = first_said(self.packed.get(&place));
-                        self.plain[set.slot as usize] = None;
+                        let units = units_of(place, stored.bytes);
+                        let region_units = u64::from(self.region_slots) * SLOT_UNITS;
+                        if (units.end - 1) / region_units != units.start / region_units {
+                            return Err(NoSuchSlot);
+                        }
+                        self.clear_units(units);
                         self.packed.insert(place, Held { set: *set, group });
                     }
                 }
@@ -134,14 +150,27 @@ impl Found {
         if (self.first..self.plain.len() as u32).contains(&slot) { Ok(()) } else { Err(NoSuchSlot) }
     }
 
-    /// Nothing in the slot, nor beginning in it, is there any more.
+    /// Nothing is in the slot any more.
     fn clear(&mut self, slot: u32) {
-        self.plain[slot as usize] = None;
-        if !self.packed.is_empty() {
-            for (place, _) in self.packed_in(slot) {
-                self.packed.remove(&place);
-            }
+        let first = u64::from(slot) * SLOT_UNITS;
+        self.clear_units(first..first + SLOT_UNITS);
+    }
+
+    /// Nothing that has one of these units is there any more: no slot is used again while a start may want what is in it. So what is still
+    /// named there had ended, although no statement said so of it: an object without a block on which nothing rested.
+    fn clear_units(&mut self, units: Range<u64>) {
+        let slots = (units.start / SLOT_UNITS) as u32..=((units.end - 1) / SLOT_UNITS) as u32;
+        slots.clone().for_each(|slot| self.plain[slot as usize] = None);
+        if self.packed.is_empty() {
+            return;
         }
+        let near = self.packed.range((slots.start().saturating_sub(1), 0)..=(*slots.end(), u8::MAX));
+        let shares = |(place, held): (&PackedPlace, &Held)| {
+            let of = units_of(*place, held.set.stored.map_or(0, |stored| stored.bytes));
+            (of.start < units.end && units.start < of.end).then_some(*place)
+        };
+        let ended: Vec<PackedPlace> = near.filter_map(shares).collect();
+        ended.iter().for_each(|place| drop(self.packed.remove(place)));
     }
 
     fn packed_in(&self, slot: u32) -> Vec<(PackedPlace, Held)> {
@@ -284,8 +313,12 @@ mod tests {
         Set { stored: Some(Stored { encoding, object, bytes: 100, unit }), ..set }
     }
 
+    fn packed_long(of: u64) -> Set {
+        Set { stored: Some(Stored { encoding: Encoding::Lz4, object: of, bytes: 3000, unit: 128 }), ..block(of, 10) }
+    }
+
     fn found(said: &[Statement]) -> Found {
-        let mut found = Found::new(40, 4);
+        let mut found = Found::new(40, 4, 8);
         for (statement, group) in said.iter().zip(1..) {
             assert!(found.redo(statement, group).is_ok(), "{statement:?}");
         }
@@ -321,6 +354,14 @@ mod tests {
         let page = Statement::Set(block(3, 10));
         assert_eq!(there(&found(&[lz4(1, 10, 0), lz4(2, 10, 8), page])), [(3, 10, 0)]);
         assert_eq!(there(&found(&[page, lz4(1, 10, 4)])), [(1, 10, 4)]);
+        // What begins in one slot and ends in the next is not there when that is used again.
+        let long = Statement::Set(packed_long(4));
+        assert_eq!(there(&found(&[long, lz4(1, 10, 0), lz4(2, 11, 100)])), [(1, 10, 0), (4, 10, 128), (2, 11, 100)]);
+        assert_eq!(there(&found(&[long, lz4(1, 10, 0), lz4(2, 11, 56)])), [(1, 10, 0), (2, 11, 56)]);
+        let page_behind = Statement::Set(block(3, 11));
+        assert_eq!(there(&found(&[long, lz4(1, 10, 0), page_behind])), [(3, 11, 0), (1, 10, 0)]);
+        let over_the_end = Statement::Set(Set { slot: 15, ..packed_long(4) });
+        assert!(Found::new(40, 4, 8).redo(&over_the_end, 1).is_err(), "no payload goes on in another region");
         // The version before may lie in the same slot.
         let again = Statement::Set(Set { old: Some(10), ..packed(block(1, 10), Encoding::Lz4, 5, 16) });
         assert_eq!(there(&found(&[lz4(1, 10, 0), again])), [(1, 10, 16)]);

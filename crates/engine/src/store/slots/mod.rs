@@ -52,6 +52,8 @@ use young::Young;
 /// Short statements that a page has room for. A long one may leave the last unit of a page empty.
 const UNITS_A_PAGE: u64 = (STATEMENT_BYTES_MAX / UNIT_BYTES) as u64 - 1;
 
+const _: () = assert!(BYTES_PER_NUMBER as usize == format::slots::statement::PLACE_BYTES);
+
 /// Groups being written at the same time. Two keep the SSD busy, the others hide the gap between a completion and the next submission.
 const GROUPS_IN_FLIGHT_MAX: usize = 4;
 

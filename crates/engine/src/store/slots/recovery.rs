@@ -223,7 +223,8 @@ impl Reader<'_> {
     }
 
     fn nothing(&self) -> Found {
-        Found::new(self.superblock.layout.slots_per_shard(), self.superblock.layout.ring_pages)
+        let layout = &self.superblock.layout;
+        Found::new(layout.slots_per_shard(), layout.ring_pages, layout.pages_per_segment())
     }
 
     /// Does the statements of the groups again, one after the other. Before each group that is missing, what is clean is forgotten.
