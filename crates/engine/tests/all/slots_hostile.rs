@@ -4,11 +4,16 @@
 use crate::support::Random;
 use crate::support::disk::Disk;
 use crate::support::pool::{layout_of, pool_with};
-use engine::store::slots::recovery::recover;
+use engine::index::{Index, SlotMeta};
+use engine::key::Key;
+use engine::store::slots::in_index;
+use engine::store::slots::recovery::{is_base, recover};
 use engine::superblock::PoolState;
 use format::checkpoint::LogEnd;
+use format::packed::Encoding;
+use format::slots::statement::Stored;
 use format::slots::{RingHead, Set, Statement};
-use types::{ShardIndex, VolumeId};
+use types::{ShardIndex, VolumeId, VolumeIndex};
 
 const SHARD: ShardIndex = ShardIndex(0);
 const SEEDS: u64 = 4000;
@@ -21,6 +26,9 @@ fn statement(pool: &PoolState, random: &mut Random) -> Statement {
     let layout = &pool.superblock.layout;
     let (ring, all) = (u64::from(layout.ring_pages), u64::from(layout.slots_per_shard()));
     let slot = (ring + random.below(all - ring)) as u32;
+    if random.chance(1, 3) {
+        return packed(slot, random);
+    }
     match random.below(8) {
         0 => Statement::Home { slot, unit: None, checksum: 7 },
         1 => Statement::Gone { slot, unit: None, checksum: 7 },
@@ -40,6 +48,57 @@ fn statement(pool: &PoolState, random: &mut Random) -> Statement {
             stored: None,
         }),
     }
+}
+
+/// What is said of a place in a slot.
+fn packed(slot: u32, random: &mut Random) -> Statement {
+    let unit = 4 * random.below(64) as u8;
+    let encoding = Encoding::ALL[random.below(9) as usize];
+    let bytes = match encoding {
+        Encoding::Raw => 4096,
+        encoding if encoding.has_packed_payload() => 5 + random.below(4091) as u16,
+        _ => 0,
+    };
+    let object = if encoding.is_full() || encoding.rests_on_base() { 1 + random.below(20) } else { 0 };
+    let is_base = encoding.is_full() && random.chance(1, 4);
+    match random.below(6) {
+        0 => Statement::Home { slot, unit: Some(unit), checksum: 7 },
+        1 => Statement::Gone { slot, unit: Some(unit), checksum: 7 },
+        _ => Statement::Set(Set {
+            volume: VolumeId(if is_base { 0 } else { 1 + random.below(4) as u32 }),
+            block: if is_base { 0 } else { random.below(200) },
+            mask: u8::MAX,
+            dirty: !is_base && (encoding == Encoding::Lost || random.chance(1, 2)),
+            settled: random.chance(3, 4),
+            lost: encoding == Encoding::Lost,
+            vital: false,
+            checksum: 7,
+            slot,
+            old: random.chance(1, 3).then_some(slot),
+            stored: Some(Stored { encoding, object, bytes, unit: if encoding == Encoding::Raw { 0 } else { unit } }),
+        }),
+    }
+}
+
+/// What was found goes into an index, as it does when a pool starts.
+fn put_into_index(pool: &PoolState, found: &[Set]) {
+    let layout = &pool.superblock.layout;
+    let mut index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
+    index.number_by_place();
+    for set in found {
+        let (slot, stored) = in_index(set);
+        let key = Key::new(VolumeIndex(set.volume.0 as u16), set.block);
+        let meta = SlotMeta { dirty: set.dirty, partial: set.mask != u8::MAX, frequency: 0, checksum: set.checksum };
+        match stored {
+            None => drop(index.insert(key, slot, meta)),
+            Some(stored) => drop(index.restore_packed(slot, (!is_base(set)).then_some(key), meta, stored)),
+        }
+    }
+    index.recount_references();
+    index.check_invariants();
+    let (plain, packed): (Vec<&Set>, Vec<&Set>) = found.iter().partition(|set| set.stored.is_none());
+    assert!(plain.iter().all(|set| !index.has_packed(set.slot)), "a page, and what is packed beside it");
+    assert!(packed.len() as u64 >= index.packed_count(0..layout.slots_per_shard()));
 }
 
 /// A pool whose ring says much, one group after the other.
@@ -83,7 +142,7 @@ fn harm(disk: &mut Disk, pool: &PoolState, random: &mut Random) {
 
 #[test]
 fn any_ring_is_an_error_or_a_state() {
-    let (mut states, mut errors, mut damaged) = (0, 0, 0);
+    let (mut states, mut errors, mut damaged, mut packed) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let (mut disk, mut pool) = written(seed);
         let mut random = Random(seed ^ 0xabcd);
@@ -101,12 +160,15 @@ fn any_ring_is_an_error_or_a_state() {
             Ok((end, places, found)) => {
                 (states, damaged) = (states + 1, damaged + u64::from(places > 0));
                 assert!(found.iter().all(|set| set.slot >= pool.superblock.layout.ring_pages), "seed {seed}");
+                put_into_index(&pool, &found);
+                packed += found.iter().filter(|set| set.stored.is_some()).count();
                 let again = start(&mut disk, &mut pool).unwrap_or_else(|error| panic!("seed {seed}, interrupted and repeated: {error}"));
                 assert_eq!((again.0, again.2), (end, found), "seed {seed}");
             }
             Err(_) => errors += 1,
         }
     }
-    println!("{states} states, {damaged} of them with damage, {errors} errors");
+    println!("{states} states, {damaged} of them with damage, {errors} errors; {packed} packed payloads found");
+    assert!(packed > 1000, "{packed} packed payloads");
     assert!(states > SEEDS / 4 && errors > SEEDS / 100 && damaged > SEEDS / 50, "{states} states, {damaged} with damage, {errors} errors");
 }

@@ -170,7 +170,9 @@ impl Found {
             (of.start < units.end && units.start < of.end).then_some(*place)
         };
         let ended: Vec<PackedPlace> = near.filter_map(shares).collect();
-        ended.iter().for_each(|place| drop(self.packed.remove(place)));
+        for place in &ended {
+            self.packed.remove(place);
+        }
     }
 
     fn packed_in(&self, slot: u32) -> Vec<(PackedPlace, Held)> {
