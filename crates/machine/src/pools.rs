@@ -18,14 +18,14 @@ use engine::shard::{Proof, Shard};
 use engine::superblock;
 use format::Layout;
 use page::PagePool;
-use records::state::{PoolPhase, PoolRecord, SsdLayout, VolumeRecord};
+use records::state::{PoolPhase, PoolRecord, VolumeRecord};
 use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use types::{Content, SsdIndex, VolumeIndex};
+use types::{SsdIndex, VolumeIndex};
 
 /// Shards for each core of the machine that formats the pool: twice as many as there will be reactors, so that they can be dealt out evenly when
 /// the machine grows.
@@ -219,11 +219,7 @@ impl Pools for Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
         let layout = Layout::plan_default(usable_bytes, shards).map_err(|e| failed(e, "use a larger SSD or --size"))?;
-        let layout = match record.layout {
-            SsdLayout::Log => layout,
-            SsdLayout::Slots if record.content == Content::Off => layout.with_slots(),
-            SsdLayout::Slots => layout.with_packed_slots(),
-        };
+        let layout = record.arranged(layout);
         let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, ""))?);
         // Before the table of its disks could be erased with the other marks; only a new pool takes an SSD as it is.
         if record.phase != PoolPhase::Creating {

@@ -153,6 +153,17 @@ pub struct PoolRecord {
     pub ssd_identity: Vec<Fact>,
 }
 
+impl PoolRecord {
+    /// The same places as the pool wants them: a log, or slots with a ring that suits its content level.
+    pub fn arranged(&self, log: format::Layout) -> format::Layout {
+        match self.layout {
+            SsdLayout::Log => log,
+            SsdLayout::Slots if self.content == Content::Off => log.with_slots(),
+            SsdLayout::Slots => log.with_packed_slots(),
+        }
+    }
+}
+
 /// A part of an SSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -136,11 +136,11 @@ impl Region {
 
     /// The slots that can hold something, plain ones first.
     pub fn slots(&self, index: &Index) -> impl Iterator<Item = Slot> + use<> {
-        let plain = (self.first_slot..self.first_slot + self.slots).map(Slot);
-        let by_place: Vec<Slot> = if index.is_numbered_by_place() { index.packed_in(self.plain_slots()).collect() } else { Vec::new() };
-        let (packed, packed_len) =
-            if index.is_numbered_by_place() { (Slot(0), 0) } else { (index.packed_slot(self.at, 0), index.packed_len(self.at)) };
-        plain.chain(by_place).chain((0..packed_len).map(move |ordinal| Slot(packed.0 + ordinal)))
+        let packed: Vec<Slot> = match index.is_numbered_by_place() {
+            true => index.packed_in(self.plain_slots()).collect(),
+            false => (0..index.packed_len(self.at)).map(|ordinal| index.packed_slot(self.at, ordinal)).collect(),
+        };
+        self.plain_slots().map(Slot).chain(packed)
     }
 }
 

@@ -36,7 +36,7 @@ use machine::notices::PoolNotices;
 use machine::ssd_copy;
 use page::PageVec;
 use records::ssd_content::SsdContent;
-use records::state::{BackingIdentity, Fact, PoolRecord, SsdLayout, State, VolumeRecord};
+use records::state::{BackingIdentity, Fact, PoolRecord, State, VolumeRecord};
 use records::store::{Loaded, Store};
 use simulator::disk::media::Media;
 use simulator::prng::Prng;
@@ -44,7 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use types::{BLOCK_BYTES, Content, SsdIndex, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, SsdIndex, VolumeId, VolumeIndex};
 use uuid::Uuid;
 
 /// The part of the SSD that a pool takes: a ring of some twenty small segments for each of two shards, so that it goes round.
@@ -346,11 +346,7 @@ impl Pools for World {
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let layout = Layout::plan(POOL_BYTES, SHARDS, SEGMENT_BYTES).map_err(|e| told(&pool.ssd, &e.to_string()))?;
-        let layout = match pool.layout {
-            SsdLayout::Log => layout,
-            SsdLayout::Slots if pool.content == Content::Off => layout.with_slots(),
-            SsdLayout::Slots => layout.with_packed_slots(),
-        };
+        let layout = pool.arranged(layout);
         let made = superblock::create(&mut self.blocking(&pool.ssd), layout, pool.uuid.into_bytes());
         made.map(drop).map_err(|e| assembly::open_error(pool, e))
     }
