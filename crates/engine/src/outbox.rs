@@ -1,9 +1,9 @@
 //! What leaves the shard: actions in order, and for each I/O in flight what its completion means.
 
 use crate::api::{Action, Event, Io, IoId, IoKind, Reply, Target};
+use crate::store::Ground;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::ops::Range;
 use types::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// Low bits of an [`IoId`] that name a place; the rest is a serial number, so that names ascend in the order of handing out.
@@ -15,8 +15,8 @@ pub struct Outbox<C> {
     places: Vec<Place<C>>,
     free: Vec<u32>,
     serial: u64,
-    /// All I/O of an SSD lies here, in bytes.
-    ssd: Range<u64>,
+    /// All I/O of an SSD lies here; `None`: anywhere.
+    ssd: Option<Ground>,
 }
 
 /// Where the meaning of one I/O is kept until its completion; used again afterwards.
@@ -30,7 +30,7 @@ struct Place<C> {
 
 impl<C> Default for Outbox<C> {
     fn default() -> Outbox<C> {
-        Outbox { actions: VecDeque::new(), places: Vec::new(), free: Vec::new(), serial: 0, ssd: 0..u64::MAX }
+        Outbox { actions: VecDeque::new(), places: Vec::new(), free: Vec::new(), serial: 0, ssd: None }
     }
 }
 
@@ -48,9 +48,9 @@ pub struct Span {
 }
 
 impl<C> Outbox<C> {
-    /// I/O of an SSD that is not in this range, in bytes, is refused by an assertion: it would meet what is not this shard's.
-    pub fn within(ssd: Range<u64>) -> Outbox<C> {
-        Outbox { ssd, ..Outbox::default() }
+    /// I/O of an SSD that is not on this ground is refused by an assertion: it would meet what is not this shard's.
+    pub fn within(ssd: Ground) -> Outbox<C> {
+        Outbox { ssd: Some(ssd), ..Outbox::default() }
     }
 
     /// Hands out an I/O whose completion means `context`.
@@ -82,7 +82,7 @@ impl<C> Outbox<C> {
         }
         let unit = if target.is_ssd() { BLOCK_BYTES } else { SECTOR_BYTES };
         assert!(length > 0 && (offset | length).is_multiple_of(unit), "{length} bytes at {offset} of {target:?}: no whole units");
-        let is_own = !target.is_ssd() || self.ssd.start <= offset && offset + length <= self.ssd.end;
+        let is_own = !target.is_ssd() || self.ssd.as_ref().is_none_or(|ground| ground.has(offset, length));
         assert!(is_own, "{length} bytes at {offset} of an SSD are not in the shard's {:?}", self.ssd);
         let pages = (offset % BLOCK_BYTES + length).div_ceil(BLOCK_BYTES) as usize;
         match kind {

@@ -10,12 +10,13 @@
 use crate::index::NoMemory;
 use crate::medium::{Medium, MediumError};
 use crate::mutants;
+use crate::store::slots;
 use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 use format::layout::{SLOTS_PER_SHARD_MAX, SuperblockSlot};
 use format::{DecodeError, Layout, LayoutError, LogStart, NEWEST_VERSION, PAGE_BYTES, Superblock};
-use types::VolumeId;
+use types::{ShardIndex, VolumeId};
 
 /// Why a pool cannot be made, opened or kept.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -76,6 +77,15 @@ pub enum OpenError {
     /// The ring has no room to state what was found in it beside what it rests on.
     #[error("the ring that says what is cached has no room for a start: the SSD was changed, or written by another release")]
     RingFull,
+    /// The pool cannot be cut there.
+    #[error("there are dirty blocks in shard {shard} where the cache is to end: destage them first")]
+    DirtyWhereItEnds {
+        /// Which of them.
+        shard: u16,
+    },
+    /// Only pools in slots whose shards end together can be cut.
+    #[error("this cache cannot be cut or lengthened where it is")]
+    NotResizable,
     /// Parts of the log, each with a checksum that matches, cannot have been written one after the other.
     #[error("the log contradicts itself from segment {segment} on: the SSD was changed, or assembled from two copies")]
     Contradiction {
@@ -129,6 +139,35 @@ pub fn create_anew(medium: &mut dyn Medium, layout: Layout, uuid: [u8; 16]) -> R
     let mut state = load(medium)?;
     // It outranks the old one from its first copy on.
     state.superblock = Superblock { generation: state.superblock.generation, ..Superblock::new(uuid, layout) };
+    state.store(medium)?;
+    Ok(state)
+}
+
+/// Gives a pool that is not running less of its SSD, or more: up to `ssd_bytes`. What it has in front of that stays; what is clean behind it is
+/// forgotten. In one step; repeated, it changes nothing.
+///
+/// # Errors
+/// [`OpenError::NotResizable`] if the layout, or what was begun and never started, does not allow that; [`OpenError::DirtyWhereItEnds`];
+/// [`OpenError::Truncated`]; what the medium says. Then the pool is as it was, or, after an error of the medium, resized.
+pub fn resize(medium: &mut dyn Medium, ssd_bytes: u64) -> Result<PoolState, OpenError> {
+    if ssd_bytes > medium.size_bytes() {
+        return Err(OpenError::Truncated { needed_bytes: ssd_bytes, found_bytes: medium.size_bytes() });
+    }
+    let mut state = load(medium)?;
+    let before = state.superblock.layout;
+    let layout = before.resized(ssd_bytes).ok_or(OpenError::NotResizable)?;
+    if layout == before {
+        return Ok(state);
+    }
+    // Where it was cut and never started since, the rings name slots that may be somebody else's by now.
+    if state.superblock.named_segments != before.segments_per_shard {
+        return Err(OpenError::NotResizable);
+    }
+    state.superblock.named_segments = before.segments_per_shard.max(layout.segments_per_shard);
+    state.superblock.layout = layout;
+    for shard in (0..layout.shards).map(ShardIndex) {
+        slots::recovery::may_cut(medium, &state.superblock, shard)?;
+    }
     state.store(medium)?;
     Ok(state)
 }
@@ -301,6 +340,7 @@ impl PoolState {
         self.is_reserved = false;
         if self.superblock.layout.has_slots() {
             self.superblock.log_session = self.superblock.session;
+            self.superblock.named_segments = self.superblock.layout.segments_per_shard;
         }
         self.superblock.log_starts = ends.iter().map(log_start).collect::<Vec<_>>();
         for volume in &mut self.superblock.volumes {

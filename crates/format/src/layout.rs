@@ -12,7 +12,8 @@
 //! one segment:  page 0: first group … groups …  | unused |  (overflow of the footer)  |  reserved footer pages
 //! ```
 //!
-//! With slots ([`crate::slots`]) there is no checkpoint area, a shard's part begins with its ring, and all other pages are slots.
+//! With slots ([`crate::slots`]) there is no checkpoint area, a shard's part begins with its ring, and all other pages are slots. The segments of
+//! the shards take turns ([`Arrangement::Interleaved`]): the end of each shard is at the end of the pool, so that the pool can give room away.
 //!
 //! A *slot* number names a page of a shard's log: physical segment × pages per segment + page in the segment. It is fixed
 //! by where the page lies, so it needs no sequence number and fits 32 bits.
@@ -135,6 +136,16 @@ pub enum LayoutError {
     },
 }
 
+/// How the segments of several shards lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Arrangement {
+    /// All of a shard, then all of the next one: logs.
+    #[default]
+    SideBySide,
+    /// The first segment of each shard, then the second of each.
+    Interleaved,
+}
+
 /// A segment holds at least so many of them: what is lost at its end is then less than half of it, packed records and what they rest on included.
 const ATOMIC_UNITS_PER_SEGMENT: u32 = 4;
 
@@ -152,6 +163,8 @@ pub struct Layout {
     /// 0: blocks are appended to a log of segments. Else blocks lie in slots ([`crate::slots`]), and so many pages at the beginning of each
     /// shard's part are its ring; segments are shelves of slots then.
     pub ring_pages: u32,
+    /// How the segments of the shards lie.
+    pub arrangement: Arrangement,
 }
 
 impl Layout {
@@ -161,7 +174,14 @@ impl Layout {
     /// [`LayoutError`] says what is needed.
     pub fn plan(ssd_bytes: u64, shards: u16, segment_bytes: u32) -> Result<Layout, LayoutError> {
         let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
-        let with = |segments_per_shard| Layout { shards, segment_bytes, segments_per_shard, ssd_bytes, ring_pages: 0 };
+        let with = |segments_per_shard| Layout {
+            shards,
+            segment_bytes,
+            segments_per_shard,
+            ssd_bytes,
+            ring_pages: 0,
+            arrangement: Arrangement::SideBySide,
+        };
         let smallest = with(SEGMENTS_PER_SHARD_MIN);
         smallest.check_shape()?;
         if smallest.end_bytes() > ssd_bytes {
@@ -208,12 +228,25 @@ impl Layout {
     }
 
     fn with_ring(self, slots_per_page: u32) -> Layout {
-        let bare = Layout { ring_pages: 1, ..self };
         // What checkpoints would take is room for slots.
-        let bytes_per_shard = (self.ssd_bytes - bare.segments_at_bytes()) / u64::from(self.shards);
-        let segments = (bytes_per_shard / u64::from(self.segment_bytes)).min(u64::from(SLOTS_PER_SHARD_MAX / self.pages_per_segment()));
-        let longer = Layout { segments_per_shard: segments as u32, ..bare };
+        let longer = Layout { ring_pages: 1, arrangement: Arrangement::Interleaved, ..self }.filling(self.ssd_bytes);
         Layout { ring_pages: longer.ring_pages_needed(slots_per_page), ..longer }
+    }
+
+    /// The same shards and rings with as many slots as fit so many bytes.
+    fn filling(self, ssd_bytes: u64) -> Layout {
+        let bytes_per_shard = ssd_bytes.saturating_sub(self.segments_at_bytes()) / u64::from(self.shards);
+        let segments = (bytes_per_shard / u64::from(self.segment_bytes)).min(u64::from(SLOTS_PER_SHARD_MAX / self.pages_per_segment()));
+        Layout { segments_per_shard: segments as u32, ssd_bytes, ..self }
+    }
+
+    /// The same pool on less of its SSD, or more of it: what lies before the end of both stays where it is. `None` if that cannot be: only shards
+    /// that all end where the pool ends can be cut, and the ring stays as it is, which may be too short for more slots, or too long for few.
+    pub fn resized(&self, ssd_bytes: u64) -> Option<Layout> {
+        let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
+        let resized = self.filling(ssd_bytes);
+        let can_be = self.has_slots() && (self.arrangement == Arrangement::Interleaved || self.shards == 1);
+        (can_be && resized.check().is_ok()).then_some(resized)
     }
 
     /// The shortest ring for so many pages.
@@ -370,7 +403,10 @@ impl Layout {
 
     /// Where a segment begins, in bytes.
     pub const fn segment_offset(&self, shard: ShardIndex, physical: u32) -> u64 {
-        let nth = shard.0 as u64 * self.segments_per_shard as u64 + physical as u64;
+        let nth = match self.arrangement {
+            Arrangement::SideBySide => shard.0 as u64 * self.segments_per_shard as u64 + physical as u64,
+            Arrangement::Interleaved => physical as u64 * self.shards as u64 + shard.0 as u64,
+        };
         self.segments_at_bytes() + nth * self.segment_bytes as u64
     }
 
@@ -396,13 +432,14 @@ impl Layout {
 
     /// Where the last segment ends, in bytes.
     pub const fn end_bytes(&self) -> u64 {
-        self.segment_offset(ShardIndex(self.shards), 0)
+        self.segments_at_bytes() + self.shards as u64 * self.segments_per_shard as u64 * self.segment_bytes as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn check(layout: &Layout) {
         layout.check().expect("a planned layout is sound");
@@ -438,6 +475,30 @@ mod tests {
                 segment_bytes *= 2;
             }
         }
+    }
+
+    #[test]
+    fn interleaved_shards_end_together_and_share_nothing() {
+        let layout = Layout::plan(64 << 20, 3, 64 << 10).expect("fits").with_packed_slots();
+        let segment_bytes = u64::from(layout.segment_bytes);
+        let places = |layout: &Layout| -> Vec<u64> {
+            let of = |shard| (0..layout.segments_per_shard).map(move |at| (shard, at));
+            (0..3).flat_map(of).map(|(shard, at)| layout.segment_offset(ShardIndex(shard), at)).collect()
+        };
+        let mut all = places(&layout);
+        all.sort_unstable();
+        let expected = (0..all.len() as u64).map(|nth| layout.segments_at_bytes() + nth * segment_bytes);
+        assert!(all.iter().copied().eq(expected) && all.last().is_some_and(|last| last + segment_bytes == layout.end_bytes()));
+        // Given to a disk and taken back: what stays is where it was.
+        let smaller = layout.resized(40 << 20).expect("it can be cut");
+        assert!(smaller.end_bytes() <= 40 << 20 && smaller.end_bytes() + 3 * segment_bytes > 40 << 20, "{smaller:?}");
+        for (shard, at) in (0..3).flat_map(|shard| (0..smaller.segments_per_shard).map(move |at| (ShardIndex(shard), at))) {
+            assert_eq!(smaller.segment_offset(shard, at), layout.segment_offset(shard, at));
+        }
+        assert_eq!(smaller.resized(64 << 20), Some(layout));
+        // The ring is too long for that, and too short for this.
+        assert_eq!((layout.resized(6 << 20), layout.resized(1 << 30)), (None, None));
+        assert_eq!(Layout::plan(64 << 20, 3, 64 << 10).expect("fits").resized(40 << 20), None);
     }
 
     #[test]
@@ -487,8 +548,14 @@ mod tests {
         let error = Layout::plan_default(16 * tib + 1, 2).expect_err("nobody has tried");
         assert_eq!(error, LayoutError::TooLarge { most_bytes: 16 * tib, found_bytes: 16 * tib + 1 });
         // As earlier releases made them.
-        let before =
-            Layout { shards: 2, segment_bytes: SEGMENT_BYTES_MAX, segments_per_shard: 16_384, ssd_bytes: 300 * gib, ring_pages: 0 };
+        let before = Layout {
+            shards: 2,
+            segment_bytes: SEGMENT_BYTES_MAX,
+            segments_per_shard: 16_384,
+            ssd_bytes: 300 * gib,
+            ring_pages: 0,
+            arrangement: Arrangement::SideBySide,
+        };
         assert_eq!(before.check(), Ok(()));
     }
 

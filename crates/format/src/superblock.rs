@@ -6,7 +6,8 @@
 //!   40 generation u64       48 session u64
 //!   56 ssd bytes u64        64 segment bytes u32             68 segments per shard u32
 //!   72 shards u16           74 volume count u16              76 next volume id u32
-//!   80 from version 4 on, else zero: ring pages u32, zero u32, log session u64, epoch u64, what a reader must know u64 (0)
+//!   80 from version 4 on, else zero: ring pages u32, arrangement u16 (0 side by side, 1 interleaved), zero u16, log session u64, epoch u64,
+//!  104 what a reader must know u64 (0), segments a shard that the rings may name u32, zero u32
 //!  256 one log start a shard, 32 bytes: first seq u64, first group u64, tail seq u64, zero
 //!      one record a volume, 384 bytes:
 //!        0 id u32     4 mode u8    5 flags u8 (bit 0: may have dirty, bit 1: damaged)    6 name length u8    7 zero
@@ -19,7 +20,7 @@
 
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
-use crate::layout::{SHARDS_MAX, SUPERBLOCK_SLOT_BYTES};
+use crate::layout::{Arrangement, SHARDS_MAX, SLOTS_PER_SHARD_MAX, SUPERBLOCK_SLOT_BYTES};
 use crate::slots::SLOTS_VERSION;
 use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES, is_read};
 use alloc::string::{String, ToString};
@@ -106,6 +107,9 @@ pub struct Superblock {
     pub log_session: u64,
     /// With slots: counts who may write the pool; 0 where nobody counts. Else 0.
     pub epoch: u64,
+    /// With slots: segments of each shard that its ring may still name, where the pool has given some away since its session began; what was
+    /// there is forgotten. Else as many as the layout has.
+    pub named_segments: u32,
     /// One a shard.
     pub log_starts: Vec<LogStart>,
     /// At most [`VOLUMES_MAX`], ids and names all different.
@@ -124,6 +128,7 @@ impl Superblock {
             layout,
             log_session: 0,
             epoch: 0,
+            named_segments: layout.segments_per_shard,
             log_starts: vec![LogStart::EMPTY; usize::from(layout.shards)],
             volumes: Vec::new(),
         }
@@ -154,8 +159,10 @@ impl Superblock {
         put_u32(into, 76, self.next_volume_id.0);
         if self.layout.has_slots() {
             put_u32(into, 80, self.layout.ring_pages);
+            put_u16(into, 84, u16::from(self.layout.arrangement == Arrangement::Interleaved));
             put_u64(into, 88, self.log_session);
             put_u64(into, 96, self.epoch);
+            put_u32(into, 112, self.named_segments);
         }
         for (start, slot) in self.log_starts.iter().zip(into[STARTS_AT..].chunks_exact_mut(START_BYTES)) {
             put_u64(slot, 0, start.first_seq);
@@ -208,6 +215,11 @@ impl Superblock {
             segments_per_shard: get_u32(bytes, 68),
             shards: get_u16(bytes, 72),
             ring_pages: if version == SLOTS_VERSION { get_u32(bytes, 80) } else { 0 },
+            arrangement: match get_u16(bytes, 84) {
+                0 => Arrangement::SideBySide,
+                1 if version == SLOTS_VERSION => Arrangement::Interleaved,
+                _ => return wrong("arrangement"),
+            },
         };
         let (shards, volumes) = (usize::from(layout.shards), usize::from(get_u16(bytes, 74)));
         let volumes_at = STARTS_AT + shards * START_BYTES;
@@ -223,8 +235,8 @@ impl Superblock {
             // What a later release added, and this one cannot do without.
             return Err(DecodeError::Version { found: SLOTS_VERSION + 1 });
         }
-        let zero_from = if version == SLOTS_VERSION { 112 } else { 80 };
-        if flags > 1 || !all_zero(&bytes[zero_from..STARTS_AT]) || version == SLOTS_VERSION && !all_zero(&bytes[84..88]) {
+        let zero_from = if version == SLOTS_VERSION { 116 } else { 80 };
+        if flags > 1 || !all_zero(&bytes[zero_from..STARTS_AT]) || version == SLOTS_VERSION && !all_zero(&bytes[86..88]) {
             return wrong("flags");
         }
         if (version == SLOTS_VERSION) != layout.has_slots() {
@@ -240,6 +252,7 @@ impl Superblock {
             layout,
             log_session,
             epoch,
+            named_segments: if version == SLOTS_VERSION { get_u32(bytes, 112) } else { layout.segments_per_shard },
             log_starts: starts
                 .map(|start| LogStart { first_seq: get_u64(start, 0), first_group: get_u64(start, 8), tail_seq: get_u64(start, 16) })
                 .collect(),
@@ -268,6 +281,13 @@ impl Superblock {
         }
         if self.log_starts.len() != usize::from(self.layout.shards) {
             return wrong("log starts");
+        }
+        let named_pages = u64::from(self.named_segments) * u64::from(self.layout.pages_per_segment());
+        let named_more = self.named_segments > self.layout.segments_per_shard;
+        if self.named_segments < self.layout.segments_per_shard
+            || named_more && (!self.layout.has_slots() || named_pages > SLOTS_PER_SHARD_MAX.into())
+        {
+            return wrong("named segments");
         }
         let sound = |start: &LogStart| {
             let groups = u64::from(self.layout.ring_pages);

@@ -162,4 +162,5 @@ mistakes! {
     SLOT_LEFT_WITH_ONE_ALIVE = 113, "a slot is left although a payload ends in it that begins in the one before";
     BASE_UNCHECKED = 114, "a start in slots believes a dirty block whose base is not whole";
     MOVED_BEFORE_IT_IS_THERE = 115, "what is packed is read to be moved before it is on the SSD";
+    DIRTY_CUT_AWAY = 116, "a pool gives slots away in which dirty blocks are";
 }

@@ -11,6 +11,7 @@ use engine::stats::ShardStats;
 use engine::store::StorePlace;
 use format::Layout;
 use format::checkpoint::LogEnd;
+use format::layout::Arrangement;
 use page::{Page, PageMutVec, PagePool, PageVec};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -78,8 +79,14 @@ impl Alone {
         let segment_pages = (config.ssd_pages / segments + 1).next_power_of_two() / 2;
         let segment_pages = segment_pages.clamp(*SEGMENT_PAGES.start(), *SEGMENT_PAGES.end());
         let segments_per_shard = (config.ssd_pages / segment_pages).max(u64::from(format::layout::SEGMENTS_PER_SHARD_MIN)) as u32;
-        let layout =
-            Layout { shards: 1, segment_bytes: (segment_pages * BLOCK_BYTES) as u32, segments_per_shard, ssd_bytes: 0, ring_pages: 0 };
+        let layout = Layout {
+            shards: 1,
+            segment_bytes: (segment_pages * BLOCK_BYTES) as u32,
+            segments_per_shard,
+            ssd_bytes: 0,
+            ring_pages: 0,
+            arrangement: Arrangement::SideBySide,
+        };
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
         let layout = if config.slots { with_slots(layout) } else { layout };
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);

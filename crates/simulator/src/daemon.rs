@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request};
 use engine::front::JOINED_BLOCKS_MAX;
+use engine::medium::Medium as _;
 use engine::packer::ContentOptions;
 use engine::shard::{PAGES_MIN, RecoveredBlock, Shard};
 use engine::superblock::{self, OpenError};
@@ -16,11 +17,12 @@ use pool::part::home_of;
 use pool::restart::{Restart, restart_here};
 use pool::root::{self, CheckpointError, EnterError, LoadError, Root};
 use pool::{Feeder, Host, Origin, Part, Place};
-use types::{Content, Mode, ShardIndex, VolumeId, VolumeIndex};
+use types::{BLOCK_BYTES, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 use crate::disk::blocking::Blocking;
 use crate::looking::{self, Answers};
 use crate::plan::{ContentSetting, ENCODING_NS, Level, Plan};
+use crate::prng::Prng;
 use crate::system::{Builder, Cargo, Change, Facts, HostRecord, Output, Parcel, Refusal, Started, System};
 
 /// Builds lives of the engine.
@@ -65,6 +67,24 @@ fn stamp(root: &mut Root) {
     }
 }
 
+/// Gives a part of the SSD away, or takes it back, or does neither. What was given away before is written over: it is somebody else's.
+fn resize(plan: &Plan, session: u64, ssd: &mut Blocking) -> Result<(), Refusal> {
+    let prng = &mut Prng::new(plan.seed).fork(session);
+    let before = superblock::load(ssd).map_err(refusal)?.superblock;
+    let pages = before.layout.end_bytes() / BLOCK_BYTES..layout(plan).end_bytes() / BLOCK_BYTES;
+    if before.named_segments == before.layout.segments_per_shard && !pages.is_empty() {
+        for _ in 0..4 {
+            let page = pages.start + prng.below(pages.end - pages.start);
+            ssd.write(page * BLOCK_BYTES, &[0xd5; BLOCK_BYTES as usize]).map_err(|error| refusal(error.into()))?;
+        }
+    }
+    let wanted_bytes = plan.ssd_bytes / 4 * prng.pick(&[4, 4, 3, 2, 1]);
+    match superblock::resize(ssd, wanted_bytes) {
+        Ok(_) | Err(OpenError::NotResizable | OpenError::DirtyWhereItEnds { .. }) => Ok(()),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
 impl Builder for Engine {
     fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal> {
         let mut pool = superblock::create(ssd, layout(plan), host.pool_uuid).map_err(refusal)?;
@@ -78,11 +98,16 @@ impl Builder for Engine {
     }
 
     fn start(&self, plan: &Plan, host: &HostRecord, now_ns: u64, ssd: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal> {
-        let state = root::load(ssd, host.pool_uuid, host.session).map_err(|error| match error {
+        let refused = |error| match error {
             LoadError::Open(error) => refusal(error),
             LoadError::AnotherPool => Refusal { reason: "the SSD belongs to another pool".to_string(), io: false },
             LoadError::OldCopy { .. } => Refusal { reason: "it is an old copy of the pool".to_string(), io: false },
-        })?;
+        };
+        let mut state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
+        if plan.resizes && Prng::new(plan.seed).fork(!host.session).percent(60) {
+            resize(plan, host.session, ssd)?;
+            state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
+        }
         let ids: Vec<u32> = (0..plan.volumes.len() as u16).map(|volume| host.id_of(volume)).collect();
         let places = ids.iter().zip(0..).map(|(id, volume)| (*id, VolumeIndex(volume))).collect();
         let mut root = Root::new(state, places, plan.volumes.len() as u32 + 1 + host.retired);

@@ -86,6 +86,8 @@ pub struct Plan {
     pub segment_bytes: u64,
     /// Blocks lie in slots.
     pub slots: bool,
+    /// Before some of its starts, the pool gives a part of its SSD away, or takes it back.
+    pub resizes: bool,
     /// Slots that the buckets of a shard's index could name; fewer than there are: those.
     pub index_slots: u32,
     /// RAM tier, whole pool.
@@ -287,6 +289,7 @@ impl Plan {
             backing_leaves: false,
             rot_ns: 0,
             slots: false,
+            resizes: false,
             meddles: None,
             disconnect_ns: 0,
             exchange_percent: 0,
@@ -571,6 +574,7 @@ impl Plan {
         let operator_on = prng.percent(60);
         let mut plan = Plan {
             slots: false,
+            resizes: false,
             seed,
             volumes,
             shards,

@@ -241,7 +241,7 @@ impl Shard {
         };
         Shard {
             now_ns: 0,
-            out: Outbox::within(config.place.bytes()),
+            out: Outbox::within(config.place.ground()),
             index: found.index,
             partial: found.partial,
             locks: Locks::default(),

@@ -57,10 +57,10 @@ impl Shard {
         self.store.place(slot, slot.is_packed().then(|| self.index.stored(slot).place))
     }
 
-    /// Whether a block that is stored as a page lies `ahead` pages behind another.
+    /// Whether a block that is stored as a page lies `ahead` pages behind another: what lies in two regions does not follow each other.
     pub(super) fn lies_ahead(&self, slot: Slot, first: Slot, ahead: u32) -> bool {
         if !slot.is_packed() && !first.is_packed() {
-            return slot.0 == first.0 + ahead;
+            return slot.0 == first.0 + ahead && (slot.0 ^ first.0) < self.config.place.region_pages();
         }
         let (place, first) = (self.place_of(slot), self.place_of(first));
         self.is_page(slot) && place.at == first.at && place.page == first.page + ahead

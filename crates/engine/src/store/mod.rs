@@ -39,6 +39,7 @@ use core::fmt;
 use core::ops::Range;
 use format::Record;
 use format::checkpoint::LogEnd;
+use format::layout::Arrangement;
 use page::{Page, PagePool};
 use types::{EXTENT_BLOCKS, ShardIndex, VolumeId};
 
@@ -66,9 +67,37 @@ impl StorePlace {
         self.layout.pages_per_segment()
     }
 
-    /// Where all I/O of the shard's store lies on the SSD, in bytes.
-    pub fn bytes(&self) -> Range<u64> {
-        self.layout.segment_offset(self.shard, 0)..self.layout.segment_offset(self.shard, self.layout.segments_per_shard)
+    /// Where all I/O of the shard's store lies on the SSD.
+    pub fn ground(&self) -> Ground {
+        let format::Layout { segment_bytes, segments_per_shard, shards, arrangement, .. } = self.layout;
+        let first_bytes = self.layout.segment_offset(self.shard, 0);
+        let end_bytes = self.layout.segment_offset(self.shard, segments_per_shard - 1) + u64::from(segment_bytes);
+        let turns = if arrangement == Arrangement::Interleaved { shards.into() } else { 1 };
+        Ground { bytes: first_bytes..end_bytes, segment_bytes, turns }
+    }
+}
+
+/// What of an SSD is a shard's: every so many-th segment of a range.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ground {
+    bytes: Range<u64>,
+    segment_bytes: u32,
+    turns: u32,
+}
+
+impl Ground {
+    /// Whether all of these bytes are.
+    #[inline]
+    pub fn has(&self, offset_bytes: u64, length_bytes: u64) -> bool {
+        if offset_bytes < self.bytes.start || offset_bytes + length_bytes > self.bytes.end {
+            return false;
+        }
+        if self.turns == 1 {
+            return true;
+        }
+        let (segment_bytes, from) = (u64::from(self.segment_bytes), offset_bytes - self.bytes.start);
+        let nth = (from >> self.segment_bytes.trailing_zeros()) as u32;
+        nth.is_multiple_of(self.turns) && from % segment_bytes + length_bytes <= segment_bytes
     }
 }
 
@@ -319,7 +348,7 @@ pub trait Store: fmt::Display {
     ///
     /// # Panics
     /// Without room for [`Purpose::Write`] of so many blocks, or if more is asked for than
-    /// [`Layout::atomic_bytes_max`](format::Layout::atomic_bytes_max) allows.
+    /// [`Layout::atomic_bytes_max`](Layout::atomic_bytes_max) allows.
     fn keep_together(&mut self, records: u32);
 
     /// Appends a record, with what stands beside it; `old`: the slot of the block's version until now. The index must point to the slot

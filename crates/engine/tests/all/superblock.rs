@@ -4,6 +4,7 @@ use crate::support::Random;
 use crate::support::disk::Disk;
 use crate::support::pool::{new_pool, small_layout, uuid_of, volume};
 use engine::superblock::{self, OpenError};
+use format::Layout;
 use format::checkpoint::LogEnd;
 use format::checksum::crc32c;
 use format::layout::SuperblockSlot;
@@ -114,6 +115,55 @@ fn a_pool_made_anew_is_the_old_one_or_the_new_one_at_any_moment() {
             assert_eq!((loaded.superblock.session, &loaded.superblock.volumes[..]), (0, &[][..]), "seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_pool_is_resized_in_one_step() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut disk = Disk::new(8 << 20);
+        let layout = Layout::plan(8 << 20, 3, 64 << 10).expect("fits").with_slots();
+        let mut old = superblock::create(&mut disk, layout, uuid_of(seed)).expect("created");
+        for _ in 0..random.below(4) {
+            old.store(&mut disk).expect("stores");
+        }
+        disk.calls_left = Some(random.below(60));
+        let resized = superblock::resize(&mut disk, 5 << 20);
+        disk.cut_power(&mut random);
+        let loaded = superblock::load(&mut disk).expect("one copy is always whole");
+        let smaller = layout.resized(5 << 20).expect("it can be cut");
+        assert!(smaller.segments_per_shard < layout.segments_per_shard);
+        if loaded.superblock.layout == layout {
+            assert!(resized.is_err(), "seed {seed}");
+            assert_eq!(loaded.superblock, old.superblock, "seed {seed}");
+        } else {
+            assert_eq!(loaded.superblock.layout, smaller, "seed {seed}");
+            assert_eq!(loaded.superblock.named_segments, layout.segments_per_shard, "what the ring says is read");
+        }
+        // Done twice, it is done; but until it is started, the ring may name what is somebody else's by now.
+        let mut once = superblock::resize(&mut disk, 5 << 20).expect("done");
+        assert_eq!(superblock::resize(&mut disk, 5 << 20).expect("done before").superblock, once.superblock);
+        assert_eq!(superblock::resize(&mut disk, 8 << 20).expect_err("never started"), OpenError::NotResizable);
+        let ends = once.superblock.log_starts.clone().into_iter().map(|start| LogEnd {
+            next_seq: start.first_seq,
+            next_group: start.first_group,
+            tail_seq: start.tail_seq,
+        });
+        once.begin_session(&mut disk, &ends.collect::<Vec<_>>(), &[]).expect("begins");
+        let larger = superblock::resize(&mut disk, 8 << 20).expect("taken back").superblock;
+        assert_eq!((larger.layout, larger.named_segments), (layout, layout.segments_per_shard));
+    }
+}
+
+#[test]
+fn what_cannot_be_resized_says_so() {
+    let (mut disk, _) = new_pool(1, 2);
+    assert_eq!(superblock::resize(&mut disk, 2 << 20).expect_err("a log"), OpenError::NotResizable);
+    let mut disk = Disk::new(8 << 20);
+    let layout = Layout::plan(8 << 20, 1, 64 << 10).expect("fits").with_slots();
+    superblock::create(&mut disk, layout, uuid_of(1)).expect("created");
+    assert_eq!(superblock::resize(&mut disk, 1 << 20).expect_err("nothing is left"), OpenError::NotResizable);
+    assert!(matches!(superblock::resize(&mut disk, 9 << 20), Err(OpenError::Truncated { .. })));
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn superblock() -> Superblock {
         layout: layout(),
         log_session: 0,
         epoch: 0,
+        named_segments: layout().segments_per_shard,
         log_starts: vec![LogStart { first_seq: 2, first_group: 3, tail_seq: 1 }],
         volumes: vec![
             volume(1, "database", Mode::WriteBack, b"a disk"),

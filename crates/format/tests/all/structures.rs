@@ -120,14 +120,22 @@ impl Random {
     }
 
     fn superblock(&mut self) -> Superblock {
-        let layout = Layout::plan((1 << 28) + self.below(1 << 40), 1 + self.below(64) as u16, 64 << 10).expect("fits");
+        let planned = Layout::plan((1 << 28) + self.below(1 << 40), 1 + self.below(64) as u16, 64 << 10).expect("fits");
+        let layout = [planned, planned.with_slots(), planned.with_packed_slots()][self.below(3) as usize];
         let mut superblock = Superblock::new(self.uuid(), layout);
+        if layout.has_slots() {
+            superblock.named_segments = layout.segments_per_shard + self.below(9) as u32 * u32::from(layout.segments_per_shard < 1 << 20);
+            superblock.epoch = self.below(COUNT_MAX);
+        }
         superblock.generation = 1 + self.below(1 << 60);
         superblock.session = self.below(COUNT_MAX);
         superblock.clean = self.below(2) == 0;
         for start in &mut superblock.log_starts {
             let first_seq = 100 + self.below(1 << 50);
-            *start = LogStart { first_seq, first_group: 1 + self.below(1 << 50), tail_seq: first_seq - self.below(8) };
+            *start = match layout.ring_pages {
+                0 => LogStart { first_seq, first_group: 1 + self.below(1 << 50), tail_seq: first_seq - self.below(8) },
+                ring => LogStart { first_seq, first_group: first_seq + self.below(ring.into()), tail_seq: first_seq },
+            };
         }
         let modes = [Mode::WriteThrough, Mode::WriteAround, Mode::WriteBack, Mode::PassThrough];
         for id in 1..self.below(40) as u32 {

@@ -82,7 +82,7 @@ pub const LABELLING: [u32; 6] =
     [POLICY_RAISES_MODE, HIT_ONLY_SERVES_VOID, COLD_DROPS_DIRTY, PINS_TAKE_ALL, POLICIES_OF_PREDECESSOR, OWN_READ_OVERTAKEN];
 
 /// Those of the slot layout; all runs are on it ([`Plan::always_slots`]).
-pub const SLOTTING: [u32; 13] = [
+pub const SLOTTING: [u32; 14] = [
     LAST_WORD_UNSAID,
     SLOT_REUSED_EARLY,
     SLOT_REUSED_WHILE_READ,
@@ -96,6 +96,7 @@ pub const SLOTTING: [u32; 13] = [
     SLOTS_UNCHECKED,
     SESSION_TWICE,
     START_UNFLUSHED,
+    DIRTY_CUT_AWAY,
 ];
 
 /// Those of what is packed into slots; all runs are about that ([`Plan::always_packed_slots`]).

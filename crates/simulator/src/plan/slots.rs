@@ -5,9 +5,11 @@ use super::content::ContentPlan;
 use crate::prng::Prng;
 
 impl Plan {
-    /// Makes it a run on the slot layout, whatever the seed says. Blocks are stored as they are there, and nothing decays yet.
+    /// Makes it a run on the slot layout, whatever the seed says. Blocks are stored as they are there, and nothing decays yet. In a third of the
+    /// runs the pool is resized.
     pub fn always_slots(&mut self) {
         (self.slots, self.content, self.rot_ns) = (true, None, 0);
+        self.resizes = self.seed.is_multiple_of(3);
     }
 
     /// The same where blocks are packed side by side into slots, as their content asks. In a quarter of the runs many rest on others, in

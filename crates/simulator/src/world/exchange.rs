@@ -31,7 +31,8 @@ impl World<'_> {
             }
             _ => {
                 let whole = self.devices[0].media.snapshot();
-                let end = whole.len() as u64 / 4096;
+                // The pool may have given three quarters of it away.
+                let end = whole.len() as u64 / 4096 / if self.plan.resizes { 4 } else { 1 };
                 ("a shorter SSD", whole[..self.prng.between(end / 2, end) as usize * 4096].to_vec())
             }
         };

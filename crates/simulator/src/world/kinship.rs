@@ -8,7 +8,7 @@ use format::packed::PLACE_UNIT_BYTES;
 use format::slots::statement::UNIT_BYTES;
 use format::slots::{RingHead, Statement};
 use format::{GroupHead, Layout, Packed, Record};
-use types::{BLOCK_BYTES, ShardIndex, VolumeId};
+use types::{BLOCK_BYTES, VolumeId};
 
 /// A shard and the number of an object in it.
 type Object = (u16, u64);
@@ -18,9 +18,8 @@ type Block = (u16, u64);
 /// See the module.
 #[derive(Default)]
 pub struct Kinship {
-    /// Where blocks lie in slots: the page of the SSD that is slot 0, and pages of a shard.
-    slots_at_page: u64,
-    slots_per_shard: u64,
+    /// How the pool was made: where slots lie.
+    layout: Option<Layout>,
     /// Blocks that ever were that object, or rested on it.
     resting: BTreeMap<Object, BTreeSet<Block>>,
     /// Objects by the pages of the SSD where their stored bytes were last written.
@@ -44,14 +43,12 @@ struct Touched {
 impl Kinship {
     /// Of a pool in that layout.
     pub fn of(layout: &Layout) -> Kinship {
-        let slots_at_page = layout.page_offset(ShardIndex(0), 0, 0) / BLOCK_BYTES;
-        Kinship { slots_at_page, slots_per_shard: layout.slots_per_shard().into(), ..Kinship::default() }
+        Kinship { layout: Some(*layout), ..Kinship::default() }
     }
 
     /// Nothing is known of the pool any more.
     pub fn forget(&mut self) {
-        let Kinship { slots_at_page, slots_per_shard, .. } = *self;
-        *self = Kinship { slots_at_page, slots_per_shard, ..Kinship::default() };
+        *self = Kinship { layout: self.layout, ..Kinship::default() };
     }
 
     /// Takes in what a write to the log of this shard says. `places`: volumes by their numbers in the log.
@@ -67,8 +64,10 @@ impl Kinship {
         if let Ok((head, statements)) = RingHead::decode(page) {
             let sets = statements.iter().filter_map(|said| if let Statement::Set(set) = said { Some((set, set.stored?)) } else { None });
             for (set, stored) in sets {
-                let slot_page = self.slots_at_page + u64::from(head.shard.0) * self.slots_per_shard + u64::from(set.slot);
-                let start_bytes = slot_page * BLOCK_BYTES + u64::from(stored.unit) * UNIT_BYTES as u64;
+                let layout = self.layout.as_ref().expect("a pool was made");
+                let of_segment = layout.pages_per_segment();
+                let slot_bytes = layout.page_offset(head.shard, set.slot / of_segment, set.slot % of_segment);
+                let start_bytes = slot_bytes + u64::from(stored.unit) * UNIT_BYTES as u64;
                 let block = places.get(&set.volume).map(|place| (*place, set.block));
                 self.see_stored(lane, block, start_bytes, stored.bytes, (stored.object, stored.encoding.is_full()));
             }

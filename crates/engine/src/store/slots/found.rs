@@ -246,6 +246,20 @@ impl Found {
         blocks.array_windows().all(|[one, other]| one != other) && objects.array_windows().all(|[one, other]| one != other)
     }
 
+    /// What lies from this slot on is forgotten, with what rests on it: the pool has given these slots away. False if anything of that is dirty.
+    pub fn cut(&mut self, slots: u32) -> bool {
+        if self.plain.len() as u32 <= slots {
+            return true;
+        }
+        let is_cut = |held: &Held| held.set.slot >= slots;
+        let bases: BTreeSet<u64> = self.packed.values().filter(|held| is_cut(held)).filter_map(Held::object).collect();
+        let goes = |held: &Held| is_cut(held) || held.rests_on().is_some_and(|object| bases.contains(&object));
+        let has_dirty = self.all().any(|held| held.set.dirty && goes(held));
+        self.plain.truncate(slots as usize);
+        self.packed.retain(|_, held| !goes(held));
+        !has_dirty || mutants::active(mutants::DIRTY_CUT_AWAY)
+    }
+
     /// The objects that dirty blocks rest on.
     fn vital(&self) -> BTreeSet<u64> {
         self.packed.values().filter(|held| held.set.dirty).filter_map(Held::rests_on).collect()
@@ -367,6 +381,20 @@ mod tests {
         // The version before may lie in the same slot.
         let again = Statement::Set(Set { old: Some(10), ..packed(block(1, 10), Encoding::Lz4, 5, 16) });
         assert_eq!(there(&found(&[lz4(1, 10, 0), again])), [(1, 10, 16)]);
+    }
+
+    #[test]
+    fn what_the_pool_gave_away_is_forgotten_with_what_rests_on_it() {
+        let clean = |set: Set| Statement::Set(Set { dirty: false, ..set });
+        let base = clean(packed(block(1, 30), Encoding::Lz4, 7, 0));
+        let delta = clean(packed(block(2, 10), Encoding::Diff, 7, 8));
+        let mut held = found(&[base, delta, clean(block(3, 31)), Statement::Set(block(4, 11))]);
+        assert!(held.cut(40) && there(&held).len() == 4, "nothing is behind the end");
+        assert!(held.cut(24));
+        assert_eq!(there(&held), [(4, 11, 0)]);
+        assert!(!found(&[Statement::Set(block(3, 31))]).cut(24), "it is dirty");
+        let dirty_delta = Statement::Set(packed(block(2, 10), Encoding::Diff, 7, 8));
+        assert!(!found(&[base, dirty_delta]).cut(24), "what it rests on is behind the end");
     }
 
     #[test]

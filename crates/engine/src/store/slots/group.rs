@@ -69,12 +69,16 @@ impl Building {
     }
 
     /// Its payloads as runs of neighbouring slots: the first slot of each, and the pages.
-    pub fn runs(&mut self) -> Vec<(u32, PageVec)> {
+    pub fn runs(&mut self, region_slots: u32) -> Vec<(u32, PageVec)> {
         self.payloads.sort_unstable_by_key(|(slot, _)| *slot);
         let mut runs: Vec<(u32, PageVec)> = Vec::new();
+        // Slots of one region lie side by side on the SSD.
+        let goes_on = |first: u32, pages: &PageVec, slot: u32| {
+            first + pages.len() as u32 == slot && first / region_slots == slot / region_slots && pages.len() < RUN_PAGES_MAX
+        };
         for (slot, page) in self.payloads.drain(..) {
             match runs.last_mut() {
-                Some((first, pages)) if *first + pages.len() as u32 == slot && pages.len() < RUN_PAGES_MAX => pages.push(page),
+                Some((first, pages)) if goes_on(*first, pages, slot) => pages.push(page),
                 _ => runs.push((slot, PageVec::from_iter([page]))),
             }
         }

@@ -87,6 +87,15 @@ pub(crate) fn survey(
     Ok((LogEnd { next_seq: first, next_group: first, tail_seq: superblock.log_starts[usize::from(shard.0)].first_seq }, report))
 }
 
+/// Whether a shard may be cut where this superblock says that it ends: what its ring still names behind that is forgotten by the next start.
+/// Writes nothing.
+///
+/// # Errors
+/// [`OpenError::DirtyWhereItEnds`]; else as [`recover`].
+pub(crate) fn may_cut(medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIndex) -> Result<(), OpenError> {
+    look(medium, superblock, shard, false, &mut |_| ()).map(drop)
+}
+
 /// What was found.
 struct Looked {
     held: Found,
@@ -161,20 +170,33 @@ impl Reader<'_> {
     /// Pages of the shard's part; those that cannot be read are zero where that is forced.
     fn read_pages(&mut self, first: u32, count: usize) -> Result<Vec<u8>, OpenError> {
         let mut bytes = vec![0; count * PAGE_BYTES];
-        match self.medium.read(self.offset_of(first), &mut bytes) {
+        // Pages of one segment lie side by side.
+        let of_segment = self.superblock.layout.pages_per_segment() as usize;
+        let (mut at, mut left) = (first, &mut bytes[..]);
+        while !left.is_empty() {
+            let pages = (of_segment - at as usize % of_segment).min(left.len() / PAGE_BYTES);
+            let (run, rest) = left.split_at_mut(pages * PAGE_BYTES);
+            self.read_run(at, run)?;
+            (at, left) = (at + pages as u32, rest);
+        }
+        Ok(bytes)
+    }
+
+    fn read_run(&mut self, first: u32, run: &mut [u8]) -> Result<(), OpenError> {
+        match self.medium.read(self.offset_of(first), run) {
             Ok(()) => {}
-            Err(_) if count > 1 => {
-                for (at, page) in (first..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
-                    page.copy_from_slice(&self.read_pages(at, 1)?);
+            Err(_) if run.len() > PAGE_BYTES => {
+                for (at, page) in (first..).zip(run.chunks_exact_mut(PAGE_BYTES)) {
+                    self.read_run(at, page)?;
                 }
             }
             Err(error) if !self.force => return Err(error.into()),
             Err(_) => {
                 self.report.unreadable_pages += 1;
-                bytes.fill(0);
+                run.fill(0);
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 
     fn offset_of(&self, slot: u32) -> u64 {
@@ -224,7 +246,8 @@ impl Reader<'_> {
 
     fn nothing(&self) -> Found {
         let layout = &self.superblock.layout;
-        Found::new(layout.slots_per_shard(), layout.ring_pages, layout.pages_per_segment())
+        let named_slots = self.superblock.named_segments * layout.pages_per_segment();
+        Found::new(named_slots, layout.ring_pages, layout.pages_per_segment())
     }
 
     /// Does the statements of the groups again, one after the other. Before each group that is missing, what is clean is forgotten.
@@ -251,11 +274,11 @@ impl Reader<'_> {
             }
             first += count;
         }
-        if held.settle(|volume| self.superblock.volume(volume).is_some()) {
-            Ok(held)
-        } else {
-            Err(OpenError::Contradiction { segment: end })
+        if !held.settle(|volume| self.superblock.volume(volume).is_some()) {
+            return Err(OpenError::Contradiction { segment: end });
         }
+        let slots = self.superblock.layout.slots_per_shard();
+        if held.cut(slots) { Ok(held) } else { Err(OpenError::DirtyWhereItEnds { shard: self.shard.0 }) }
     }
 
     /// Whether dirty payloads that may be torn are as they were written, and what they rest on.

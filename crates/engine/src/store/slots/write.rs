@@ -202,7 +202,7 @@ impl Slots {
         let pages_of_segment = layout.pages_per_segment();
         let offset = |slot: u32| layout.page_offset(self.place.shard, slot / pages_of_segment, slot % pages_of_segment);
         let slots = building.payloads.iter().map(|(slot, _)| *slot).collect::<Vec<u32>>();
-        let mut runs = building.runs();
+        let mut runs = building.runs(pages_of_segment);
         let in_bins: usize = bins.iter().map(|(_, pages)| pages.len()).sum();
         runs.extend(bins);
         let pages = (1 + slots.len() + in_bins) as u32;
