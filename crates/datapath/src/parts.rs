@@ -118,6 +118,13 @@ pub trait Pools: Send + Sync {
     /// Formats the pool's SSD with the record's UUID, durably; what was there is lost.
     fn format(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
+    /// Whether [`Pools::resize`] can be done of a pool that does not run.
+    fn may_resize(&self, pool: &PoolRecord) -> bool;
+
+    /// Gives the cache of a pool that does not run as much of its SSD as the record's room for disks leaves, durably and in one step. What it has in
+    /// that part stays. Done again, it changes nothing.
+    fn resize(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+
     /// Wipes the superblock, durably, if it is this pool's; otherwise changes nothing and succeeds.
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 

@@ -150,6 +150,24 @@ pub fn create_anew(medium: &mut dyn Medium, layout: Layout, uuid: [u8; 16]) -> R
 /// [`OpenError::NotResizable`] if the layout, or what was begun and never started, does not allow that; [`OpenError::DirtyWhereItEnds`];
 /// [`OpenError::Truncated`]; what the medium says. Then the pool is as it was, or, after an error of the medium, resized.
 pub fn resize(medium: &mut dyn Medium, ssd_bytes: u64) -> Result<PoolState, OpenError> {
+    let before = load(medium)?.superblock.layout;
+    let mut state = resized(medium, ssd_bytes)?;
+    if state.superblock.layout != before {
+        state.store(medium)?;
+    }
+    Ok(state)
+}
+
+/// Whether [`resize`] can be done; changes nothing.
+///
+/// # Errors
+/// As [`resize`].
+pub fn may_resize(medium: &mut dyn Medium, ssd_bytes: u64) -> Result<(), OpenError> {
+    resized(medium, ssd_bytes).map(drop)
+}
+
+/// The pool as it would be.
+fn resized(medium: &mut dyn Medium, ssd_bytes: u64) -> Result<PoolState, OpenError> {
     if ssd_bytes > medium.size_bytes() {
         return Err(OpenError::Truncated { needed_bytes: ssd_bytes, found_bytes: medium.size_bytes() });
     }
@@ -168,7 +186,6 @@ pub fn resize(medium: &mut dyn Medium, ssd_bytes: u64) -> Result<PoolState, Open
     for shard in (0..layout.shards).map(ShardIndex) {
         slots::recovery::may_cut(medium, &state.superblock, shard)?;
     }
-    state.store(medium)?;
     Ok(state)
 }
 

@@ -1,6 +1,7 @@
 //! The commands that talk to the daemon.
 
 use crate::cli::{Job, Pool, Volume};
+use crate::disks::kept;
 use crate::failure::Failure;
 use crate::logs::say;
 use crate::progress::{begin, follow, patiently};
@@ -172,10 +173,10 @@ impl Session {
         // Read before the job, which may have begun the cache again by the time this is printed. If there is no such pool, the job says so.
         let before = self.client.get::<PoolView>(&format!("/pools/{name}")).ok();
         let job = begin(&self.interrupt, || self.client.post(&path))?;
-        before.map_or(Ok(()), |pool| self.tell_begins_empty(&pool, "takes room back"))?;
+        before.map_or(Ok(()), |pool| self.tell_cost(&pool, "takes room back"))?;
         follow(&self.client, &self.interrupt, job)?;
         let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-        self.print(&pool, |p| format!("pool {}: its cache has {} now, and is empty\n", p.name, api::human::bytes(p.size_bytes)))
+        self.print(&pool, |p| format!("pool {}: its cache has {} now, and {}\n", p.name, api::human::bytes(p.size_bytes), kept(p)))
     }
 
     /// Checks a pool of the daemon. A file of that name may have been meant.

@@ -38,7 +38,7 @@ impl Session {
                 let disk: DiskView = self.client.get(&path)?;
                 self.print(&disk, made)?;
                 self.warn(&disk.problem, &disk.remedy);
-                self.tell_cache_anew(&disk.pool, gave_room)
+                self.tell_cache_now(&disk.pool, gave_room)
             }
             Disk::List => self.print(&self.client.get::<Vec<DiskView>>("/disks")?, |disks| list(disks)),
             Disk::Show { name, machine } => {
@@ -62,7 +62,7 @@ impl Session {
                 }
                 let disk: DiskView = self.client.get(&path)?;
                 self.print(&disk, resized)?;
-                self.tell_cache_anew(&disk.pool, gave_room)
+                self.tell_cache_now(&disk.pool, gave_room)
             }
             // Without --export none is left: the command line asks for one of the two.
             Disk::Set { name, export, tls, no_export: _ } => {
@@ -102,30 +102,45 @@ impl Session {
         if bytes <= pool.disks_bytes.saturating_sub(taken_bytes) {
             return Ok(());
         }
-        self.tell_begins_empty(&pool, "gives the room")
+        self.tell_cost(&pool, "gives the room")
     }
 
-    /// What it costs the cache of a pool that it is about to be made anew with another size, unless it is empty as it is.
-    pub(crate) fn tell_begins_empty(&self, pool: &PoolView, does: &str) -> Result<(), Failure> {
+    /// What it costs the cache of a pool that it is about to get another size, unless it is empty as it is.
+    pub(crate) fn tell_cost(&self, pool: &PoolView, does: &str) -> Result<(), Failure> {
         if self.json || pool.cached_bytes == Some(0) && pool.dirty_bytes == Some(0) {
             return Ok(());
         }
         let known = |bytes: Option<u64>| bytes.map_or("what is not known".into(), human::bytes);
         let (cached, dirty) = (known(pool.cached_bytes), known(pool.dirty_bytes));
+        let then = match pool.layout.as_str() {
+            layout if layout == api::ssd_layout::SsdLayout::Slots.name() => {
+                "its size changes, and what lies in the part that stays is kept"
+            }
+            _ => "it begins empty",
+        };
         print(&format!(
-            "the cache of pool {} {does}: its dirty data ({dirty}) is destaged, then it begins empty ({cached} cached now); Ctrl-C stops that \
-             while it destages\n",
+            "the cache of pool {} {does}: its dirty data ({dirty}) is destaged, then {then} ({cached} cached now); Ctrl-C stops that while it \
+             destages\n",
             pool.name
         ))
     }
 
-    /// That the cache of a pool was created again to give room, which users may not expect of making a disk.
-    fn tell_cache_anew(&self, pool: &str, gave_room: bool) -> Result<(), Failure> {
+    /// What became of the cache of a pool that gave room, which users may not expect of making a disk.
+    fn tell_cache_now(&self, pool: &str, gave_room: bool) -> Result<(), Failure> {
         if !gave_room || self.json {
             return Ok(());
         }
-        let size = human::bytes(self.client.get::<PoolView>(&format!("/pools/{pool}"))?.size_bytes);
-        print(&format!("the cache of pool {pool} gave the room: it was created again with {size}, and is empty\n"))
+        let now = self.client.get::<PoolView>(&format!("/pools/{pool}"))?;
+        let (size, kept) = (human::bytes(now.size_bytes), kept(&now));
+        print(&format!("the cache of pool {pool} gave the room: it has {size} now, and {kept}\n"))
+    }
+}
+
+/// What is left in a cache whose size has changed.
+pub(crate) fn kept(now: &PoolView) -> String {
+    match now.cached_bytes {
+        Some(bytes) if bytes > 0 => format!("{} are still cached", human::bytes(bytes)),
+        _ => "is empty".into(),
     }
 }
 

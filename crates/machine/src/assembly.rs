@@ -324,6 +324,8 @@ pub fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
         OpenError::LogsTooLong { .. } => {
             format!("make a new cache for it with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)
         }
+        OpenError::DirtyWhereItEnds { .. } => format!("{} on all of its SSD, and try again when it is destaged", start_it(record)),
+        OpenError::NotResizable => "leave its size, or make a new cache with `hearth pool replace`".to_string(),
         OpenError::Memory(_) => format!("give it more memory, and {}", start_it(record)),
         OpenError::SuperblockDamaged
         | OpenError::DisksDamaged

@@ -197,6 +197,35 @@ fn shards_for(usable_bytes: u64, cores: usize) -> u16 {
     for_cores.min(for_size).max(1)
 }
 
+/// What a pool's cache may use of its SSD.
+fn usable_bytes(record: &PoolRecord, ssd_bytes: u64) -> u64 {
+    let room_at_bytes = record.disk_room.map_or(u64::MAX, |room| room.at_bytes);
+    record.size_bytes.unwrap_or(u64::MAX).min(ssd_bytes).min(room_at_bytes)
+}
+
+impl Machine {
+    /// Does something with the SSD of a pool that is stopped, and what of it the cache is to have.
+    fn for_resizing(
+        &self,
+        record: &PoolRecord,
+        work: impl FnOnce(&mut dyn Medium, u64) -> Result<(), superblock::OpenError>,
+    ) -> Result<(), ControlError> {
+        let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
+        let usable_bytes = usable_bytes(record, ssd.geometry().size_bytes);
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, ""))?);
+        let carried = superblock::load(&mut medium).map_err(|e| open_error(record, e))?.superblock;
+        if carried.uuid != record.uuid.into_bytes() {
+            return Err(failed(format!("{} does not carry the pool \"{}\"", record.ssd, record.name), "reconnect its SSD"));
+        }
+        disks::check_log(&mut medium, usable_bytes)?;
+        // What it gets back of a file may have been given to the file system.
+        if carried.layout.ssd_bytes < usable_bytes {
+            devices::allocate(&ssd, usable_bytes)?;
+        }
+        work(&mut medium, usable_bytes).map_err(|e| open_error(record, e))
+    }
+}
+
 impl Pools for Machine {
     fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
         let pool = self.pool(pool).ok()?;
@@ -213,8 +242,7 @@ impl Pools for Machine {
 
     fn format(&self, record: &PoolRecord) -> Result<(), ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
-        let room_at_bytes = record.disk_room.map_or(u64::MAX, |room| room.at_bytes);
-        let usable_bytes = record.size_bytes.unwrap_or(u64::MAX).min(ssd.geometry().size_bytes).min(room_at_bytes);
+        let usable_bytes = usable_bytes(record, ssd.geometry().size_bytes);
         devices::allocate(&ssd, usable_bytes)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards_for(usable_bytes, cores);
@@ -240,6 +268,18 @@ impl Pools for Machine {
             _ => superblock::create(&mut medium, layout, record.uuid.into_bytes()),
         };
         made.map(drop).map_err(|e| open_error(record, e))
+    }
+
+    fn may_resize(&self, record: &PoolRecord) -> bool {
+        let looked = self.for_resizing(record, |medium, usable_bytes| superblock::may_resize(medium, usable_bytes));
+        if let Err(error) = &looked {
+            tracing::info!(pool = record.name, "its cache cannot stay where it is: {error}");
+        }
+        looked.is_ok()
+    }
+
+    fn resize(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        self.for_resizing(record, |medium, usable_bytes| superblock::resize(medium, usable_bytes).map(drop))
     }
 
     fn wipe(&self, record: &PoolRecord) -> Result<(), ControlError> {

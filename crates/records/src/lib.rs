@@ -1,6 +1,6 @@
 //! What is remembered: the state of pools, volumes and disks, where it lies, and what happened.
 //!
-//! * [`state`], [`store`], [`lock`], [`places`]: the records, the file that holds them, and that one daemon only has it open.
+//! * [`state`] with [`pool_phase`], [`store`], [`lock`], [`places`]: the records, the file that holds them, and that one daemon only has it open.
 //! * [`on_ssd`]: the copy of a pool's part of the state on its SSD; [`ssd_content`]: what a state would have of an SSD that it does not know.
 //! * [`device_facts`], [`recognise`]: what a device is like, and whether it is the one that was recorded.
 //! * [`jobs`], [`events`]: long work and what happened; [`live`]: both as they happen. [`engines`]: how engines of databases are written.
@@ -14,6 +14,7 @@ pub mod live;
 pub mod lock;
 pub mod on_ssd;
 pub mod places;
+pub mod pool_phase;
 pub mod recognise;
 pub mod ssd_content;
 pub mod state;

@@ -9,6 +9,7 @@
 //!
 //! Half-done operations are told by the phases; what a start does with them stands there.
 
+pub use crate::pool_phase::PoolPhase;
 use api::names::{self, Named};
 use api::object_rules::Rule;
 pub use api::on_blank_ssd::OnBlankSsd;
@@ -88,24 +89,6 @@ impl Default for State {
             next_stream_rule: 0,
         }
     }
-}
-
-/// How far a pool has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PoolPhase {
-    /// Written before the SSD is formatted. A start finds the SSD formatted with this UUID and finishes, or forgets the pool.
-    Creating,
-    /// In use.
-    Ready,
-    /// Written, with the UUID and the room for disks that it gets, before its cache is made anew in another part of the same SSD. Nothing that matters
-    /// is cached. A start makes it.
-    Reformatting {
-        /// The UUID that the SSD has carried until then: nothing else is formatted by a start.
-        former: Uuid,
-    },
-    /// Written before the SSD's superblock is wiped. A start finishes the destruction.
-    Destroying,
 }
 
 /// A pool.

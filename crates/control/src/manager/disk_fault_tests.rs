@@ -137,13 +137,14 @@ fn cases() -> Vec<(&'static str, Vec<Action>, Action)> {
 
 #[test]
 fn whatever_fails_all_that_is_on_record_is_served_again() {
-    for can_wait in [true, false] {
+    for (can_wait, keeps_cache) in [(true, false), (true, true), (false, true)] {
         for (name, _, _) in &cases() {
             // Up to the step that nothing comes to.
             for step in 0.. {
                 let mut was_reached = false;
                 for fail_more in [0, 1, 3] {
                     let (world, manager) = begin(can_wait);
+                    world.inside().disks.keeps_cache = keeps_cache;
                     let (_, before, action) = cases().into_iter().find(|(known, ..)| known == name).expect("it is listed");
                     for action in before {
                         run(&manager, action).expect("nothing fails yet");
@@ -157,7 +158,8 @@ fn whatever_fails_all_that_is_on_record_is_served_again() {
                         let mut inside = world.inside();
                         inside.fail_at.take().is_some_and(|first| first <= inside.steps)
                     };
-                    let case = format!("{name}, step {step} and {fail_more} more, can wait {can_wait}: {result:?}");
+                    let case =
+                        format!("{name}, step {step} and {fail_more} more, can wait {can_wait}, cache stays {keeps_cache}: {result:?}");
                     heal(&manager, &case);
                     check(&world, &manager, &case);
                     assert_eq!(world.read("v"), Some(7), "{case}");
@@ -178,9 +180,10 @@ fn whatever_fails_all_that_is_on_record_is_served_again() {
 /// A crash at any step, with users who wait: the next daemon serves what is on record.
 #[test]
 fn after_a_crash_at_any_step_all_is_served() {
-    for (name, _, _) in &cases() {
+    for (keeps_cache, (name, _, _)) in cases().iter().flat_map(|case| [(false, case), (true, case)]) {
         for step in 0.. {
             let (world, manager) = begin(true);
+            world.inside().disks.keeps_cache = keeps_cache;
             let (_, before, action) = cases().into_iter().find(|(known, ..)| known == name).expect("it is listed");
             for action in before {
                 run(&manager, action).expect("nothing fails yet");
@@ -194,7 +197,7 @@ fn after_a_crash_at_any_step_all_is_served() {
             drop(manager);
             world.reboot();
             let manager = open(&world);
-            let case = format!("{name}, step {step}: {result:?}");
+            let case = format!("{name}, step {step}, cache stays {keeps_cache}: {result:?}");
             check(&world, &manager, &case);
             assert_eq!(world.read("v"), Some(7), "{case}");
             run(&manager, create("z", 8)).unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -305,6 +308,7 @@ impl Random {
 fn commands_that_come_at_once_do_not_meet() {
     for seed in 0..4 {
         let (world, manager) = begin(true);
+        world.inside().disks.keeps_cache = seed % 2 == 1;
         let stop = AtomicBool::new(false);
         let (written, carried_out) = (AtomicU64::new(7), AtomicU32::new(0));
         std::thread::scope(|scope| {

@@ -301,6 +301,28 @@ fn a_failure_at_any_step_of_a_growth_loses_nothing() {
     }
 }
 
+/// Where the cache can be cut, it is the same one after a disk was made, and after the room was taken back.
+#[test]
+fn a_cache_that_can_be_cut_keeps_what_it_has() {
+    for keeps_cache in [false, true] {
+        let (world, manager) = begin();
+        world.inside().disks.keeps_cache = keeps_cache;
+        let uuid = || world.inside().saved.pool("p").expect("it is there").uuid;
+        let before = uuid();
+        create(&manager, "a", 16 * MIB).expect("there is room");
+        assert_eq!((uuid() == before, room_at(&world).is_some()), (keeps_cache, true));
+        manager.handle(Action::DiskRemove { name: "a".into(), lose_content: true }).expect("nobody uses it");
+        wait(&manager, manager.handle(Action::PoolTakeBack { name: "p".into() })).expect("it takes it");
+        assert_eq!((uuid() == before, room_at(&world)), (keeps_cache, None));
+        let told = if keeps_cache { "keeps what lies there" } else { "is empty" };
+        let events = manager.events_after(0);
+        let of_pool: Vec<&str> =
+            events.iter().map(|event| event.message.as_str()).filter(|message| message.contains("of the SSD now")).collect();
+        assert!(of_pool.len() == 2 && of_pool.iter().all(|message| message.ends_with(told)), "{of_pool:?}");
+        assert_eq!(world.read("v"), Some(7));
+    }
+}
+
 #[test]
 fn a_failure_at_any_step_loses_nothing() {
     for crash in [false, true] {

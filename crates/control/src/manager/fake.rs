@@ -201,6 +201,18 @@ impl Pools for World {
         Ok(())
     }
 
+    fn may_resize(&self, pool: &PoolRecord) -> bool {
+        let mut inside = self.inside();
+        inside.disks.keeps_cache && inside.device(&pool.ssd).is_ok_and(|device| device.pool == Some(pool.uuid))
+    }
+
+    fn resize(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        let mut inside = self.inside();
+        let has = inside.device(&pool.ssd)?.pool;
+        assert!(inside.disks.keeps_cache && has == Some(pool.uuid), "it was asked before whether that can be");
+        inside.may_format(pool)
+    }
+
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.step(&pool.ssd)?;

@@ -23,7 +23,7 @@ impl Manager {
             self.serve_disks(name);
             return Ok("it is already running".into());
         }
-        if !matches!(record.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
+        if !record.phase.is_kept() {
             return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });
         }
         if let Some(volume) = volumes.iter().find(|v| v.phase != VolumePhase::Ready) {
@@ -94,7 +94,7 @@ impl Manager {
             let memory = self.memory();
             let stands = |pool: &&PoolRecord| {
                 let health = memory.pools.get(&pool.name).map(|live| live.health);
-                let is_kept = matches!(pool.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. });
+                let is_kept = pool.phase.is_kept();
                 is_kept && matches!(health, Some(Health::Failed | Health::Degraded))
             };
             memory.state.pools.iter().filter(stands).cloned().collect()

@@ -56,7 +56,7 @@ impl Manager {
             let remedy = "reconnect the right SSD; if that is lost for good, remove the pool's disks with `hearth disk remove`".to_string();
             return Err(super::pools::device(&old.ssd, problem, remedy, api::error::Kind::Conflict));
         }
-        if !matches!(old.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
+        if !old.phase.is_kept() {
             return Err(ControlError::Claimed { named: "pool", name: name.into(), doing: "its creation or destruction" });
         }
         let wish = PoolCreate {

@@ -244,12 +244,18 @@ impl Manager {
     /// Whether the pool runs now; not if it was on its way in or out.
     fn bring_up_pool(&self, pool: &PoolRecord, volumes: &[VolumeRecord]) -> Result<bool, ControlError> {
         check_is_believed(pool)?;
-        if matches!(pool.phase, PoolPhase::Ready | PoolPhase::Reformatting { .. }) {
+        if pool.phase.is_kept() {
             self.check_ssd_not_on_own(pool)?;
         }
         match pool.phase {
             PoolPhase::Destroying => self.finish_destroy(pool, volumes).map(|()| false),
             PoolPhase::Reformatting { former } => self.run_pool(&self.reformat(pool, former)?, volumes).map(|()| true),
+            PoolPhase::Resizing => {
+                let found = self.with_its_ssd(pool)?;
+                self.data().resize(&found)?;
+                self.data().write_disks(&found, &self.memory().state.disks_of(&pool.name))?;
+                self.run_pool(&found, volumes).map(|()| true)
+            }
             PoolPhase::Ready => {
                 let found = self.with_its_ssd(pool)?;
                 let pool = match self.with_blank_ssd(&found, volumes)? {

@@ -99,7 +99,7 @@ pub async fn pool_check(State(app): Shared, Name(name): Name, _: Nothing) -> Ans
     run(&app, Action::PoolCheck { name }).await
 }
 
-/// Gives the cache the room back that no disk needs; it begins empty then.
+/// Gives the cache the room back that no disk needs. A cache in slots keeps what it has, a log begins empty.
 #[utoipa::path(
     post, path = "/api/v1/pools/{name}/take-back", tag = "pools", params(PoolName),
     responses((status = 200, description = "The job that does it.", body = JobView))

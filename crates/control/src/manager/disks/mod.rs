@@ -1,5 +1,6 @@
 //! Disks beside a pool's cache: plain parts of its SSD, served like volumes. A part of the SSD behind the cache is the room
-//! for them, in which each has one piece or more. Where that is too small, its begin moves: the cache is made anew in what is left, empty.
+//! for them, in which each has one piece or more. Where that is too small, its begin moves: the cache is cut there, and keeps what is left of it; or,
+//! where it cannot be cut (a log can not), it is made anew in what is left, empty.
 //!
 //! Durable steps, and what a start does after a crash behind each:
 //!
@@ -28,8 +29,8 @@
 //! | move the room | after a crash here, the start |
 //! |---|---|
 //! | 1. all dirty data goes home, clients are suspended; the table has what is on record, and no more; the pool stops | as before |
-//! | 2. save the pool as `reformatting`, with its new UUID and room, its volumes' caches as void | goes on with 3 |
-//! | 3. the cache is formatted, the table has the new room | the same |
+//! | 2. save the pool as `resizing`, with its new room; or as `reformatting`, with its new UUID and room, its volumes' caches as void | goes on with 3 |
+//! | 3. the cache is cut or lengthened, or formatted; the table has the new room | the same |
 //! | 4. start it, save it as `ready` | – |
 
 mod claiming;

@@ -1,4 +1,4 @@
-//! The start of the room for disks moves: a new, empty cache is made in what is left of the SSD.
+//! The start of the room for disks moves: the cache is cut there or lengthened up to there, or a new, empty one is made in what is left of the SSD.
 
 use super::super::Manager;
 use super::super::claims::{Claim, WholePool};
@@ -10,7 +10,7 @@ use records::state::{PoolPhase, PoolRecord, Span, VolumePhase, VolumeRecord};
 use uuid::Uuid;
 
 impl Manager {
-    /// Moves the begin of the room for disks (`None`: there is none any more), with an empty cache in what is left; then does what was asked for.
+    /// Moves the begin of the room for disks (`None`: there is none any more); then does what was asked for.
     /// `claim` is of the pool and of what else this will need.
     pub(super) fn move_room(
         &self,
@@ -37,12 +37,12 @@ impl Manager {
         volumes.iter().chain(&disks).filter(waits).try_for_each(|volume| self.check_unused(volume))?;
         let manager = self.clone();
         self.run_job(Work::DiskRoom, (name, old.uuid), claim, move |job| {
-            manager.make_cache_anew(&old, room, &volumes, job)?;
+            manager.give_room(&old, room, &volumes, job)?;
             then()
         })
     }
 
-    fn make_cache_anew(&self, old: &PoolRecord, room: Option<Span>, volumes: &[VolumeRecord], job: &Job) -> Result<(), ControlError> {
+    fn give_room(&self, old: &PoolRecord, room: Option<Span>, volumes: &[VolumeRecord], job: &Job) -> Result<(), ControlError> {
         let name = &old.name;
         self.check_table(old)?;
         let uuid = Uuid::new_v4();
@@ -64,10 +64,16 @@ impl Manager {
             return Err(error);
         }
         self.stop_quietly(name);
+        let stays = self.data().may_resize(&PoolRecord { disk_room: room, ..old.clone() });
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(name) {
+                pool.disk_room = room;
+                if stays {
+                    pool.phase = PoolPhase::Resizing;
+                    return;
+                }
                 pool.phase = PoolPhase::Reformatting { former: pool.uuid };
-                (pool.uuid, pool.session, pool.degraded, pool.disk_room) = (uuid, 0, None, room);
+                (pool.uuid, pool.session, pool.degraded) = (uuid, 0, None);
             }
             for volume in state.volumes.iter_mut().filter(|volume| volume.pool == *name) {
                 (volume.cache_stale, volume.may_have_dirty, volume.stopped_clean) = (true, false, false);
@@ -82,7 +88,8 @@ impl Manager {
         saved?;
         self.running_pool(name)?;
         let has = self.memory().pools.get(name).map_or(0, |live| live.size_bytes);
-        let told = format!("its cache has {} of the SSD now, and is empty", human::bytes(has));
+        let what = if stays { "and keeps what lies there" } else { "and is empty" };
+        let told = format!("its cache has {} of the SSD now, {what}", human::bytes(has));
         self.events().note(Severity::Info, name, told);
         self.check_served_again(&served)
     }

@@ -17,6 +17,8 @@ pub struct Disks {
     pub served: BTreeMap<String, DiskRecord>,
     /// Users of exports can wait while a pool is stopped and started.
     pub can_wait: bool,
+    /// Caches can be cut and lengthened where they are.
+    pub keeps_cache: bool,
     /// The kernel cannot tell users of a block device its new size.
     pub keeps_size: bool,
     /// Volumes and exports whose users wait.

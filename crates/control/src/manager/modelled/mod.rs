@@ -351,6 +351,14 @@ impl Pools for World {
         made.map(drop).map_err(|e| assembly::open_error(pool, e))
     }
 
+    fn may_resize(&self, _pool: &PoolRecord) -> bool {
+        false
+    }
+
+    fn resize(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        Err(told(&pool.ssd, "there are no disks beside this cache"))
+    }
+
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let mut medium = self.blocking(&pool.ssd);
