@@ -84,6 +84,16 @@ impl RingHead {
     /// # Errors
     /// Says why it is no page that a writer of this version made.
     pub fn decode(page: &[u8; PAGE_BYTES]) -> Result<(RingHead, Vec<Statement>), DecodeError> {
+        let mut statements = Vec::new();
+        let head = RingHead::decode_each(page, |statement| statements.push(*statement))?;
+        Ok((head, statements))
+    }
+
+    /// The same, one statement after the other, if the page itself is one.
+    ///
+    /// # Errors
+    /// As [`RingHead::decode`]; then what was given before counts for nothing.
+    pub fn decode_each(page: &[u8; PAGE_BYTES], each: impl FnMut(&Statement)) -> Result<RingHead, DecodeError> {
         let wrong = |field| Err(DecodeError::Field { field });
         if !page.starts_with(MAGIC) {
             return Err(DecodeError::Magic);
@@ -113,7 +123,8 @@ impl RingHead {
         if !all_zero(&page[76..STATEMENTS_AT]) || !all_zero(rest) {
             return wrong("padding");
         }
-        Ok((head, Statement::decode_all(statements)?))
+        Statement::decode_all(statements, each)?;
+        Ok(head)
     }
 
     /// The rules that hold in every page.

@@ -301,14 +301,13 @@ impl Statement {
     }
 
     /// All statements of `from`, one behind the other.
-    pub(super) fn decode_all(mut from: &[u8]) -> Result<Vec<Statement>, DecodeError> {
-        let mut statements = Vec::with_capacity(from.len() / UNIT_BYTES);
+    pub(super) fn decode_all(mut from: &[u8], mut each: impl FnMut(&Statement)) -> Result<(), DecodeError> {
         while !from.is_empty() {
             let (statement, bytes) = Statement::decode(from)?;
-            statements.push(statement);
+            each(&statement);
             from = &from[bytes..];
         }
-        Ok(statements)
+        Ok(())
     }
 }
 

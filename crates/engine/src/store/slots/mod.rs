@@ -19,6 +19,7 @@ mod bins;
 mod found;
 mod group;
 mod hand;
+mod held;
 mod inspect;
 pub mod recovery;
 mod write;

@@ -20,13 +20,12 @@ use crate::medium::Medium;
 use crate::mutants;
 use crate::recovery::RecoveryReport;
 use crate::superblock::OpenError;
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use format::checkpoint::LogEnd;
 use format::slots::{RingHead, STATEMENT_BYTES_MAX, Set, Statement};
-use format::{PAGE_BYTES, Superblock};
+use format::{Layout, PAGE_BYTES, Superblock};
 use types::ShardIndex;
 
 pub use super::found::is_base;
@@ -34,12 +33,41 @@ pub use super::found::is_base;
 /// Pages of the ring that are read at once.
 const CHUNK_PAGES: usize = 256;
 
+/// The pages of a ring of no more than so many (16 MiB) are kept in memory: they are read once. Of several shards that are read at the same time
+/// this takes as much for each.
+const KEPT_PAGES_MAX: u32 = 4096;
+
 /// The ring as it was found: which groups are there.
 struct Pages {
-    /// By group: the tail that it names.
-    tails: BTreeMap<u64, u64>,
+    /// Groups in order, and the tail that each names.
+    tails: Vec<(u64, u64)>,
     /// All groups up to this one are durable.
     watermark: u64,
+    /// All pages of the ring, if it is short.
+    kept: Option<Vec<u8>>,
+}
+
+impl Pages {
+    /// Where a group is among those that are there, or would be.
+    fn find(&self, group: u64) -> Result<usize, usize> {
+        self.tails.binary_search_by_key(&group, |(group, _)| *group)
+    }
+
+    fn has(&self, group: u64) -> bool {
+        self.find(group).is_ok()
+    }
+
+    /// Whether none is missing of these, the last of which is there.
+    fn has_all(&self, first: u64, last: u64) -> bool {
+        match (self.find(first), self.find(last)) {
+            (Ok(from), Ok(to)) => (to - from) as u64 == last - first,
+            _ => false,
+        }
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.tails.last().map(|(group, _)| *group)
+    }
 }
 
 /// Reads one shard's part of a pool.
@@ -69,7 +97,8 @@ pub fn recover(
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
     let Looked { held, first, tail, report } = look(medium, superblock, shard, force, sink)?;
     let room = (tail + u64::from(superblock.layout.ring_pages)).saturating_sub(first);
-    let last = restate(medium, superblock, shard, session, first..first + room, held.all().map(|held| held.set))?;
+    let new = NewPages { session, groups: first..first + room, tail: first };
+    let last = new.write(medium, superblock, shard, held.all())?;
     if !mutants::active(mutants::START_UNFLUSHED) {
         medium.flush()?;
     }
@@ -117,14 +146,30 @@ fn look(
     let found = reader.find()?;
     let (held, tail) = reader.choose(&found)?;
     let mut report = reader.report;
-    for set in held.all().map(|held| &held.set) {
-        report.dirty_blocks += u64::from(set.dirty);
-        report.clean_blocks += u64::from(!set.dirty && !is_base(set));
-        sink(set);
+    for set in held.all() {
+        count(&mut report, &set);
+        sink(&set);
     }
     let start = &superblock.log_starts[usize::from(shard.0)];
-    let first = found.tails.keys().next_back().map_or(start.first_group, |last| start.first_group.max(last + 1));
+    let first = found.last().map_or(start.first_group, |last| start.first_group.max(last + 1));
     Ok(Looked { held, first, tail, report })
+}
+
+pub(super) fn count(report: &mut RecoveryReport, set: &Set) {
+    report.dirty_blocks += u64::from(set.dirty);
+    report.clean_blocks += u64::from(!set.dirty && !is_base(set));
+}
+
+/// Whether a page is of this pool and this shard.
+///
+/// # Errors
+/// [`OpenError::SuperblockOutdated`] if it is of a session that the superblock does not know.
+pub(super) fn is_ours(head: &RingHead, superblock: &Superblock, shard: ShardIndex, force: bool) -> Result<bool, OpenError> {
+    let is_ours = head.uuid == superblock.uuid && head.shard == shard;
+    if is_ours && head.session > superblock.session && !force {
+        return Err(OpenError::SuperblockOutdated { found: head.session, known: superblock.session });
+    }
+    Ok(is_ours)
 }
 
 impl Reader<'_> {
@@ -132,29 +177,35 @@ impl Reader<'_> {
     fn find(&mut self) -> Result<Pages, OpenError> {
         let layout = self.superblock.layout;
         let start = self.superblock.log_starts[usize::from(self.shard.0)];
-        let mut found = Pages { tails: BTreeMap::new(), watermark: start.first_group - 1 };
         let ring_pages = layout.ring_pages as usize;
+        let mut found = Pages { tails: Vec::new(), watermark: start.first_group - 1, kept: None };
+        let mut kept = (layout.ring_pages <= KEPT_PAGES_MAX).then(|| vec![0; ring_pages * PAGE_BYTES]);
+        let mut buffer = vec![0; CHUNK_PAGES.min(ring_pages) * PAGE_BYTES];
         for first in (0..ring_pages).step_by(CHUNK_PAGES) {
-            let bytes = self.read_pages(first as u32, CHUNK_PAGES.min(ring_pages - first))?;
+            let count = CHUNK_PAGES.min(ring_pages - first);
+            let bytes = match &mut kept {
+                Some(kept) => &mut kept[first * PAGE_BYTES..(first + count) * PAGE_BYTES],
+                None => &mut buffer[..count * PAGE_BYTES],
+            };
+            self.read_pages(first as u32, bytes)?;
             for (place, page) in (first as u64..).zip(bytes.as_chunks::<PAGE_BYTES>().0) {
-                let Some((head, _)) = self.page_that_counts(page, place)? else { continue };
-                found.tails.insert(head.group, head.tail);
+                let Some(head) = self.page_that_counts(page, place, |_| {})? else { continue };
+                found.tails.push((head.group, head.tail));
                 found.watermark = found.watermark.max(head.durable);
                 self.report.groups += 1;
             }
         }
+        found.tails.sort_unstable();
+        found.kept = kept;
         self.report.durable_group = found.watermark;
         Ok(found)
     }
 
-    /// The page as it stands in a place of the ring, if it counts.
-    fn page_that_counts(&self, page: &[u8; PAGE_BYTES], place: u64) -> Result<Option<(RingHead, Vec<Statement>)>, OpenError> {
+    /// Reads the page as it stands in a place of the ring, if it counts.
+    fn page_that_counts(&self, page: &[u8; PAGE_BYTES], place: u64, each: impl FnMut(&Statement)) -> Result<Option<RingHead>, OpenError> {
         let superblock = self.superblock;
-        let Ok((head, statements)) = RingHead::decode(page) else { return Ok(None) };
-        let is_ours = head.uuid == superblock.uuid && head.shard == self.shard;
-        if is_ours && head.session > superblock.session && !self.force {
-            return Err(OpenError::SuperblockOutdated { found: head.session, known: superblock.session });
-        }
+        let Ok(head) = RingHead::decode_each(page, each) else { return Ok(None) };
+        let is_ours = is_ours(&head, superblock, self.shard, self.force)?;
         let start = superblock.log_starts[usize::from(self.shard.0)];
         let ring_pages = u64::from(superblock.layout.ring_pages);
         // No writer comes round to what is not durable, or needed.
@@ -164,26 +215,19 @@ impl Reader<'_> {
             && head.group >= start.first_seq
             && head.group % ring_pages == place
             && in_one_round;
-        Ok(counts.then_some((head, statements)))
+        Ok(counts.then_some(head))
     }
 
     /// Pages of the shard's part; those that cannot be read are zero where that is forced.
-    fn read_pages(&mut self, first: u32, count: usize) -> Result<Vec<u8>, OpenError> {
-        let mut bytes = vec![0; count * PAGE_BYTES];
-        // Pages of one segment lie side by side.
-        let of_segment = self.superblock.layout.pages_per_segment() as usize;
-        let (mut at, mut left) = (first, &mut bytes[..]);
-        while !left.is_empty() {
-            let pages = (of_segment - at as usize % of_segment).min(left.len() / PAGE_BYTES);
-            let (run, rest) = left.split_at_mut(pages * PAGE_BYTES);
+    fn read_pages(&mut self, first: u32, into: &mut [u8]) -> Result<(), OpenError> {
+        for (at, run) in runs_of(&self.superblock.layout, first, into) {
             self.read_run(at, run)?;
-            (at, left) = (at + pages as u32, rest);
         }
-        Ok(bytes)
+        Ok(())
     }
 
     fn read_run(&mut self, first: u32, run: &mut [u8]) -> Result<(), OpenError> {
-        match self.medium.read(self.offset_of(first), run) {
+        match self.medium.read(offset_of(self.superblock, self.shard, first), run) {
             Ok(()) => {}
             Err(_) if run.len() > PAGE_BYTES => {
                 for (at, page) in (first..).zip(run.chunks_exact_mut(PAGE_BYTES)) {
@@ -199,20 +243,15 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn offset_of(&self, slot: u32) -> u64 {
-        offset_of(self.superblock, self.shard, slot)
-    }
-
     /// What the slots hold at the end of the ring.
     fn choose(&mut self, found: &Pages) -> Result<(Found, u64), OpenError> {
-        for (end, tail) in found.tails.iter().rev().take_while(|(group, _)| **group >= found.watermark) {
-            let is_whole = (*tail..=*end).all(|group| found.tails.contains_key(&group));
-            if !is_whole {
+        for (end, tail) in found.tails.iter().rev().take_while(|(group, _)| *group >= found.watermark) {
+            if !found.has_all(*tail, *end) {
                 continue;
             }
-            let held = self.redo(*tail, *end, &[])?;
-            if self.payloads_are_whole(&held, found.watermark)? {
-                self.report.discarded_groups = found.tails.keys().next_back().expect("there is one") - end;
+            let held = self.redo(found, *tail, *end, &[])?;
+            if self.payloads_are_whole(&held)? {
+                self.report.discarded_groups = found.last().expect("there is one") - end;
                 return Ok((held, *tail));
             }
         }
@@ -230,14 +269,15 @@ impl Reader<'_> {
         self.report.damaged_volumes = with_dirty.map(|volume| volume.id).collect();
         // Above the watermark nothing may be missing, as ever: what was freed there may be written over.
         let watermark = found.watermark;
-        let last = (watermark + 1..).find(|group| !found.tails.contains_key(group)).expect("groups end") - 1;
+        let last = (watermark + 1..).find(|group| !found.has(*group)).expect("groups end") - 1;
         for end in (watermark..=last).rev() {
-            let named = found.tails.range(..=end).next_back().map(|(_, tail)| *tail);
+            let behind = found.tails.partition_point(|(group, _)| *group <= end);
+            let named = found.tails[..behind].last().map(|(_, tail)| *tail);
             // Where no page is left, nothing is.
             let tail = named.unwrap_or(end + 1);
-            let missing: Vec<u64> = (tail..=end).filter(|group| !found.tails.contains_key(group)).collect();
-            let held = self.redo(tail, end, &missing)?;
-            if end == watermark || self.payloads_are_whole(&held, watermark)? {
+            let missing: Vec<u64> = (tail..=end).filter(|group| !found.has(*group)).collect();
+            let held = self.redo(found, tail, end, &missing)?;
+            if end == watermark || self.payloads_are_whole(&held)? {
                 return Ok((held, tail));
             }
         }
@@ -245,36 +285,47 @@ impl Reader<'_> {
     }
 
     fn nothing(&self) -> Found {
-        let layout = &self.superblock.layout;
+        let (layout, volumes) = (&self.superblock.layout, &self.superblock.volumes);
         let named_slots = self.superblock.named_segments * layout.pages_per_segment();
-        Found::new(named_slots, layout.ring_pages, layout.pages_per_segment())
+        Found::new(named_slots, layout.ring_pages, layout.pages_per_segment(), volumes.iter().map(|volume| volume.id))
     }
 
     /// Does the statements of the groups again, one after the other. Before each group that is missing, what is clean is forgotten.
-    fn redo(&mut self, tail: u64, end: u64, missing: &[u64]) -> Result<Found, OpenError> {
+    fn redo(&mut self, found: &Pages, tail: u64, end: u64, missing: &[u64]) -> Result<Found, OpenError> {
         let ring_pages = u64::from(self.superblock.layout.ring_pages);
         let mut held = self.nothing();
         let mut missing = missing.iter().copied().peekable();
         let mut first = tail;
+        let mut buffer = vec![0; if found.kept.is_some() { 0 } else { CHUNK_PAGES * PAGE_BYTES }];
         while first <= end {
             let place = first % ring_pages;
             let count = (end + 1 - first).min(ring_pages - place).min(CHUNK_PAGES as u64);
-            let bytes = self.read_pages(place as u32, count as usize)?;
+            let bytes = match &found.kept {
+                Some(kept) => &kept[place as usize * PAGE_BYTES..(place + count) as usize * PAGE_BYTES],
+                None => {
+                    let bytes = &mut buffer[..count as usize * PAGE_BYTES];
+                    self.read_pages(place as u32, bytes)?;
+                    bytes
+                }
+            };
             for (group, page) in (first..).zip(bytes.as_chunks::<PAGE_BYTES>().0) {
                 if missing.next_if_eq(&group).is_some() {
                     self.report.forgotten_blocks += held.forget_clean();
                     continue;
                 }
-                let page = self.page_that_counts(page, group % ring_pages)?.filter(|(head, _)| head.group == group);
-                let Some((_, statements)) = page else { return Err(OpenError::Contradiction { segment: group }) };
-                self.report.records += statements.len() as u64;
-                for statement in &statements {
-                    held.redo(statement, group).map_err(|_| OpenError::Contradiction { segment: group })?;
-                }
+                let contradiction = || OpenError::Contradiction { segment: group };
+                let (mut records, mut is_redone) = (0, true);
+                let redo = |statement: &Statement| {
+                    records += 1;
+                    is_redone = is_redone && held.redo(statement, group > found.watermark).is_ok();
+                };
+                let head = self.page_that_counts(page, group % ring_pages, redo)?;
+                head.filter(|head| head.group == group && is_redone).ok_or_else(contradiction)?;
+                self.report.records += records;
             }
             first += count;
         }
-        if !held.settle(|volume| self.superblock.volume(volume).is_some()) {
+        if !held.settle() {
             return Err(OpenError::Contradiction { segment: end });
         }
         let slots = self.superblock.layout.slots_per_shard();
@@ -282,12 +333,12 @@ impl Reader<'_> {
     }
 
     /// Whether dirty payloads that may be torn are as they were written, and what they rest on.
-    fn payloads_are_whole(&mut self, held: &Found, watermark: u64) -> Result<bool, OpenError> {
+    fn payloads_are_whole(&mut self, held: &Found) -> Result<bool, OpenError> {
         if mutants::active(mutants::SLOTS_UNCHECKED) {
             return Ok(true);
         }
-        for set in &held.to_verify(watermark) {
-            match is_whole(self.medium, self.superblock, self.shard, set) {
+        for set in held.to_verify() {
+            match is_whole(self.medium, self.superblock, self.shard, &set) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(_) if self.force => {
@@ -301,40 +352,95 @@ impl Reader<'_> {
     }
 }
 
+/// The parts of pages from this one on that lie side by side on the SSD: those of one segment do.
+pub(super) fn runs_of<'a>(layout: &Layout, first: u32, pages: &'a mut [u8]) -> impl Iterator<Item = (u32, &'a mut [u8])> {
+    let of_segment = layout.pages_per_segment();
+    let (mut at, mut left) = (first, pages);
+    core::iter::from_fn(move || {
+        let pages = ((of_segment - at % of_segment) as usize).min(left.len() / PAGE_BYTES);
+        let (run, rest) = core::mem::take(&mut left).split_at_mut(pages * PAGE_BYTES);
+        let first = at;
+        (at, left) = (at + pages as u32, rest);
+        (pages > 0).then_some((first, run))
+    })
+}
+
 pub(super) fn offset_of(superblock: &Superblock, shard: ShardIndex, slot: u32) -> u64 {
     let pages = superblock.layout.pages_per_segment();
     superblock.layout.page_offset(shard, slot / pages, slot % pages)
 }
 
-/// Writes pages that state everything anew, in these groups of one session; gives the last. At least one.
-fn restate(
-    medium: &mut dyn Medium,
-    superblock: &Superblock,
-    shard: ShardIndex,
-    session: u64,
-    groups: Range<u64>,
-    all: impl Iterator<Item = Set>,
-) -> Result<u64, OpenError> {
-    let ring_pages = u64::from(superblock.layout.ring_pages);
-    let mut all = all.map(|set| Statement::Set(Set { settled: true, old: None, ..set })).peekable();
-    let first = groups.start;
-    let mut group = first;
-    let mut page = [0; PAGE_BYTES];
-    loop {
-        if !groups.contains(&group) {
-            return Err(OpenError::RingFull);
+/// Pages that are to state everything anew.
+pub(super) struct NewPages {
+    /// The session that they are of.
+    pub session: u64,
+    /// Their groups are the first of these.
+    pub groups: Range<u64>,
+    /// The tail that all but the last of them name; that names the first of them.
+    pub tail: u64,
+}
+
+impl NewPages {
+    /// Writes them, at least one; gives the last group.
+    ///
+    /// # Errors
+    /// What the medium says, [`OpenError::RingFull`].
+    pub fn write(
+        &self,
+        medium: &mut dyn Medium,
+        superblock: &Superblock,
+        shard: ShardIndex,
+        all: impl Iterator<Item = Set>,
+    ) -> Result<u64, OpenError> {
+        let (first, ring_pages) = (self.groups.start, u64::from(superblock.layout.ring_pages));
+        let mut pages = Pager::new(all);
+        let mut chunk: Vec<u8> = Vec::with_capacity(CHUNK_PAGES * PAGE_BYTES);
+        let mut page = [0; PAGE_BYTES];
+        for group in self.groups.clone() {
+            let is_last = pages.fill();
+            let tail = if is_last { first } else { self.tail };
+            let head = RingHead { uuid: superblock.uuid, session: self.session, shard, group, tail, durable: first - 1, epoch: 0 };
+            head.encode_said(pages.said(), &mut page);
+            chunk.extend_from_slice(&page);
+            let pages_in_chunk = (chunk.len() / PAGE_BYTES) as u64;
+            // Pages of one segment lie side by side.
+            let next = (group + 1) % ring_pages;
+            if is_last || pages_in_chunk == CHUNK_PAGES as u64 || next % u64::from(superblock.layout.pages_per_segment()) == 0 {
+                let place = (group + 1 - pages_in_chunk) % ring_pages;
+                medium.write(offset_of(superblock, shard, place as u32), &chunk)?;
+                chunk.clear();
+            }
+            if is_last {
+                return Ok(group);
+            }
         }
-        let (mut statements, mut room) = (Vec::new(), STATEMENT_BYTES_MAX);
-        while let Some(statement) = all.next_if(|statement| statement.bytes() <= room) {
-            room -= statement.bytes();
-            statements.push(statement);
+        Err(OpenError::RingFull)
+    }
+}
+
+/// Statements that everything is where it is, by pages.
+pub(super) struct Pager<I: Iterator<Item = Set>> {
+    all: core::iter::Peekable<I>,
+    said: Vec<u8>,
+}
+
+impl<I: Iterator<Item = Set>> Pager<I> {
+    pub fn new(all: I) -> Pager<I> {
+        Pager { all: all.peekable(), said: Vec::with_capacity(STATEMENT_BYTES_MAX) }
+    }
+
+    /// Fills the next page; gives whether it is the last.
+    pub fn fill(&mut self) -> bool {
+        self.said.clear();
+        let restated = |set: &Set| Statement::Set(Set { settled: true, old: None, ..*set });
+        while let Some(set) = self.all.next_if(|set| self.said.len() + restated(set).bytes() <= STATEMENT_BYTES_MAX) {
+            restated(&set).append_to(&mut self.said);
         }
-        let head = RingHead { uuid: superblock.uuid, session, shard, group, tail: first, durable: first - 1, epoch: 0 };
-        head.encode(&statements, &mut page);
-        medium.write(offset_of(superblock, shard, (group % ring_pages) as u32), &page)?;
-        if all.peek().is_none() {
-            return Ok(group);
-        }
-        group += 1;
+        self.all.peek().is_none()
+    }
+
+    /// What the page says.
+    pub fn said(&self) -> &[u8] {
+        &self.said
     }
 }
