@@ -12,6 +12,7 @@ mod look;
 mod memory;
 mod packed;
 mod restart;
+mod restart_slots;
 mod rig;
 mod start;
 mod tap;
@@ -32,6 +33,11 @@ fn main() -> Result<()> {
         "packed" => packed::run(),
         "start" => start::run(),
         "restart" => restart::run(),
+        "restart-slots" => restart_slots::run(),
+        "slots-life" => match (std::env::args().nth(2), std::env::args().nth(3)) {
+            (Some(path), Some(end)) => restart_slots::one_life(&path, &end),
+            _ => bail!("usage: engine-bench slots-life SSD-FILE kill|stop"),
+        },
         "count-ram" | "count-ssd" | "count-ssd-slots" | "count-write" | "count-write-slots" | "count-writes" | "count-writes-slots" => {
             let hits = std::env::args().nth(2).map_or(Ok(10_000), |hits| hits.parse())?;
             hits::instructions(&which, hits);
@@ -59,11 +65,12 @@ fn main() -> Result<()> {
             memory::run()?;
             look::run()?;
             start::run()?;
-            restart::run()
+            restart::run()?;
+            restart_slots::run()
         }
         other => {
             bail!(
-                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-ssd-slots, count-write, count-write-slots, count-writes, count-writes-slots, count-front, fill, guest, all"
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, restart-slots, count-ram, count-ssd, count-ssd-slots, count-write, count-write-slots, count-writes, count-writes-slots, count-front, fill, guest, all"
             )
         }
     }

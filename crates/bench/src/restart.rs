@@ -20,8 +20,9 @@ use types::{Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const BLOCKS: u64 = 10_000_000;
 /// What a machine with two cores gets.
-const SHARDS: u16 = 4;
-const VOLUME: VolumeId = VolumeId(1);
+pub const SHARDS: u16 = 4;
+/// The only one.
+pub const VOLUME: VolumeId = VolumeId(1);
 /// Segments of each shard left empty, as the reserve does.
 const FREE_SEGMENTS: u64 = 4;
 const ROUNDS: usize = 3;
@@ -43,7 +44,8 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-fn medium(ssd: &OpenDevice) -> Result<SsdMedium<device::BlockingFile>> {
+/// A way to the SSD of its own.
+pub fn medium(ssd: &OpenDevice) -> Result<SsdMedium<device::BlockingFile>> {
     Ok(SsdMedium(ssd.blocking()?))
 }
 
@@ -92,7 +94,8 @@ fn start(ssd: &OpenDevice) -> Result<Took> {
     Ok(took)
 }
 
-fn process_cpu_ms() -> f64 {
+/// What all threads of this process took.
+pub fn process_cpu_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
@@ -102,16 +105,7 @@ fn write_pool(ssd: &OpenDevice, ssd_bytes: u64) -> Result<Vec<LogEnd>> {
     let layout = Layout::plan_default(ssd_bytes, SHARDS)?;
     let mut root = medium(ssd)?;
     let mut state = superblock::create(&mut root, layout, [7; 16])?;
-    state.superblock.volumes.push(VolumeRecord {
-        id: VOLUME,
-        uuid: [1; 16],
-        name: "bench".into(),
-        size_bytes: 1 << 44,
-        mode: Mode::WriteThrough,
-        may_have_dirty: false,
-        damaged: false,
-        backing_identity: Vec::new(),
-    });
+    state.superblock.volumes.push(volume_record());
     state.superblock.next_volume_id = VolumeId(2);
     let first = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
     state.begin_session(&mut root, &vec![first; usize::from(layout.shards)], &[])?;
@@ -123,6 +117,20 @@ fn write_pool(ssd: &OpenDevice, ssd_bytes: u64) -> Result<Vec<LogEnd>> {
     }
     let end = LogEnd { next_seq: segments + 1, next_group: segments + 1, tail_seq: 1 };
     Ok(vec![end; usize::from(layout.shards)])
+}
+
+/// The record of the only volume.
+pub fn volume_record() -> VolumeRecord {
+    VolumeRecord {
+        id: VOLUME,
+        uuid: [1; 16],
+        name: "bench".into(),
+        size_bytes: 1 << 44,
+        mode: Mode::WriteThrough,
+        may_have_dirty: false,
+        damaged: false,
+        backing_identity: Vec::new(),
+    }
 }
 
 /// The block in a slot: scattered over the volume, none twice.

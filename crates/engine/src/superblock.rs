@@ -343,7 +343,25 @@ impl PoolState {
         if mutants::active(mutants::SESSION_TWICE) {
             return Ok(());
         }
-        self.store(medium)
+        // A pool that was stopped in order stays so until its session has begun: until then nothing that counts is written to a ring.
+        self.store_as_is(medium)
+    }
+
+    /// Begins a session in the rings as a clean stop has left them ([`crate::store::slots::stop`]): they go on in the session that they are of.
+    ///
+    /// # Errors
+    /// As [`PoolState::begin_session`].
+    pub fn continue_session(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
+        assert!(self.superblock.clean && self.superblock.layout.has_slots(), "it was stopped in order");
+        self.superblock.session = self.next_session();
+        self.is_reserved = false;
+        if mutants::active(mutants::STAYS_CLEAN) { self.store_as_is(medium) } else { self.store(medium) }
+    }
+
+    /// For the end of a clean stop where blocks lie in slots: all that counts of the rings is before these ends, from their tails on.
+    pub(crate) fn store_stopped(&mut self, medium: &mut dyn Medium, ends: &[LogEnd]) -> Result<(), OpenError> {
+        self.superblock.log_starts = ends.iter().map(log_start).collect();
+        self.store_clean(medium)
     }
 
     /// Begins a session: from here on the logs go on where recovery, or the checkpoint, says they end. One atomic step for all

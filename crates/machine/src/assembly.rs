@@ -268,7 +268,8 @@ fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<S
     let mut lines = if reports.is_empty() {
         vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
     } else if in_order {
-        vec![format!("{cached} cached, {dirty} of it dirty, from {from}, which was complete")]
+        let after = if reports.iter().all(|report| report.after_clean_stop) { "after a clean stop: " } else { "" };
+        vec![format!("{after}{cached} cached, {dirty} of it dirty, from {from}, which was complete")]
     } else {
         vec![format!(
             "after an unclean stop: {cached} cached, {dirty} of it dirty, from {from}; {} discarded",

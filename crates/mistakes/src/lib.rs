@@ -163,4 +163,7 @@ mistakes! {
     BASE_UNCHECKED = 114, "a start in slots believes a dirty block whose base is not whole";
     MOVED_BEFORE_IT_IS_THERE = 115, "what is packed is read to be moved before it is on the SSD";
     DIRTY_CUT_AWAY = 116, "a pool gives slots away in which dirty blocks are";
+    CLEAN_STOP_UNFLUSHED = 117, "a superblock says that a pool is clean before the last sweep of its rings is flushed";
+    STOP_NAMES_TAIL_EARLY = 118, "each page of a stop's sweep is a tail that the ring may begin with";
+    STAYS_CLEAN = 119, "a start after a clean stop leaves the superblock clean, and the next believes that nothing came since";
 }

@@ -121,26 +121,42 @@ pub fn restart<E: From<OpenError> + Send>(
 ) -> Result<Vec<Restarted>, E> {
     restart.state.check_logs()?;
     let saved = restart.checkpoint(&mut *open()?)?;
+    if restart.state.superblock.clean
+        && let Some(made) = in_parallel(restart, open, |medium, shard| restart.read_sweep(medium, shard))?
+    {
+        return Ok(made);
+    }
+    let made = in_parallel(restart, open, |medium, shard| restart.shard(medium, saved.as_ref(), shard).map(Some))?;
+    Ok(made.expect("each shard is made, or there is an error"))
+}
+
+/// Makes all shards; `None` if one cannot be made so.
+fn in_parallel<E: From<OpenError> + Send>(
+    restart: &Restart,
+    open: &(dyn Fn() -> Result<Box<dyn Medium + Send>, E> + Sync),
+    make: impl Fn(&mut dyn Medium, ShardIndex) -> Result<Option<Restarted>, OpenError> + Sync,
+) -> Result<Option<Vec<Restarted>>, E> {
     let shards = restart.state.superblock.layout.shards;
     let next = AtomicU16::new(0);
     let made: Mutex<BTreeMap<u16, Restarted>> = Mutex::default();
-    let work = || -> Result<(), E> {
+    let work = || -> Result<bool, E> {
         let mut medium = open()?;
         loop {
             let shard = next.fetch_add(1, Ordering::Relaxed);
             if shard >= shards {
-                return Ok(());
+                return Ok(true);
             }
-            let restarted = restart.shard(&mut *medium, saved.as_ref(), ShardIndex(shard))?;
+            let Some(restarted) = make(&mut *medium, ShardIndex(shard))? else { return Ok(false) };
             made.lock().expect("no thread panics with the lock").insert(shard, restarted);
         }
     };
-    let results: Vec<Result<(), E>> = std::thread::scope(|scope| {
+    let results: Vec<Result<bool, E>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..restart.threads.min(usize::from(shards))).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    results.into_iter().collect::<Result<(), E>>()?;
-    Ok(made.into_inner().expect("no thread panics with the lock").into_values().collect())
+    let all: Vec<bool> = results.into_iter().collect::<Result<_, E>>()?;
+    let made = made.into_inner().expect("no thread panics with the lock").into_values().collect();
+    Ok(all.into_iter().all(|made| made).then_some(made))
 }
 
 /// The same on this thread, by one way to the SSD.
@@ -150,8 +166,12 @@ pub fn restart<E: From<OpenError> + Send>(
 pub fn restart_here(restart: &Restart, medium: &mut dyn Medium) -> Result<Vec<Restarted>, OpenError> {
     restart.state.check_logs()?;
     let saved = restart.checkpoint(medium)?;
-    let shards = (0..restart.state.superblock.layout.shards).map(ShardIndex);
-    shards.map(|shard| restart.shard(medium, saved.as_ref(), shard)).collect()
+    let shards = || (0..restart.state.superblock.layout.shards).map(ShardIndex);
+    let stopped: Option<Vec<Restarted>> = shards().map(|shard| restart.read_sweep(medium, shard)).collect::<Result<_, _>>()?;
+    match stopped {
+        Some(made) => Ok(made),
+        None => shards().map(|shard| restart.shard(medium, saved.as_ref(), shard)).collect(),
+    }
 }
 
 impl Restart<'_> {
@@ -208,23 +228,25 @@ impl Restart<'_> {
     }
 
     fn read_slots(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
-        let mut gathering = self.gathering()?;
         let session = self.state.next_session();
-        let mut next_object = 1;
-        let mut sink = |set: &Set| {
-            let Set { block, dirty, mask, checksum, .. } = *set;
-            let (slot, stored) = slots::in_index(set);
-            next_object = stored.map_or(0, |stored| stored.object + 1).max(next_object);
-            match stored.filter(|_| slots::recovery::is_base(set)) {
-                Some(stored) => gathering.blocks.add_base(slot, checksum, stored),
-                None => {
-                    gathering.add(set.volume, Tally::count, |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored })
-                }
-            }
-        };
+        let mut slots = SlotsGathering::new(self.gathering()?);
+        let mut sink = |set: &Set| slots.add(set);
         let (end, report) = slots::recovery::recover(medium, &self.state.superblock, shard, session, false, &mut sink)?;
-        gathering.blocks.objects_end_before(next_object);
-        Ok(self.finish(shard, gathering, end, Some(report)))
+        Ok(self.finish(shard, slots.end(), end, Some(report)))
+    }
+
+    /// What a clean stop has left where blocks lie in slots; `None` if there is no such thing, or it is not as it should be.
+    fn read_sweep(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Option<Restarted>, OpenError> {
+        let superblock = &self.state.superblock;
+        if !superblock.layout.has_slots() || !superblock.clean {
+            return Ok(None);
+        }
+        let mut slots = SlotsGathering::new(self.gathering()?);
+        let Some((end, report)) = slots::stop::read(medium, superblock, shard, &mut |set| slots.add(set))? else { return Ok(None) };
+        let blocks = report.dirty_blocks + report.clean_blocks;
+        let restarted = self.finish_in(superblock.log_session, shard, slots.end(), end, Some(report));
+        // Else a block was said to be in two places.
+        Ok((restarted.shard.stats().cached_blocks == blocks).then_some(restarted))
     }
 
     fn gathering(&self) -> Result<Gathering<'_>, OpenError> {
@@ -242,8 +264,12 @@ impl Restart<'_> {
     }
 
     fn finish(&self, shard: ShardIndex, gathering: Gathering, end: LogEnd, report: Option<RecoveryReport>) -> Restarted {
+        self.finish_in(self.state.next_session(), shard, gathering, end, report)
+    }
+
+    fn finish_in(&self, session: u64, shard: ShardIndex, gathering: Gathering, end: LogEnd, report: Option<RecoveryReport>) -> Restarted {
         let superblock = &self.state.superblock;
-        let place = StorePlace { uuid: superblock.uuid, session: self.state.next_session(), shard, layout: superblock.layout };
+        let place = StorePlace { uuid: superblock.uuid, session, shard, layout: superblock.layout };
         let (ram_blocks, pool) = (self.ram_blocks, self.pages.clone());
         let config = ShardConfig { place, ram_blocks, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
         let tallies = gathering.tallies.into_iter().map(|(_, place, tally)| (place, tally)).collect();
@@ -251,6 +277,36 @@ impl Restart<'_> {
         let mut shard = Shard::with_blocks(config, end, gathering.blocks);
         shard.set_content(content);
         Restarted { shard, end, report, tallies }
+    }
+}
+
+/// The same where blocks lie in slots.
+struct SlotsGathering<'a> {
+    gathering: Gathering<'a>,
+    next_object: u64,
+}
+
+impl<'a> SlotsGathering<'a> {
+    fn new(gathering: Gathering<'a>) -> SlotsGathering<'a> {
+        SlotsGathering { gathering, next_object: 1 }
+    }
+
+    fn add(&mut self, set: &Set) {
+        let Set { block, dirty, mask, checksum, .. } = *set;
+        let (slot, stored) = slots::in_index(set);
+        self.next_object = stored.map_or(0, |stored| stored.object + 1).max(self.next_object);
+        match stored.filter(|_| slots::recovery::is_base(set)) {
+            Some(stored) => self.gathering.blocks.add_base(slot, checksum, stored),
+            None => {
+                let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
+                self.gathering.add(set.volume, Tally::count, of);
+            }
+        }
+    }
+
+    fn end(mut self) -> Gathering<'a> {
+        self.gathering.blocks.objects_end_before(self.next_object);
+        self.gathering
     }
 }
 

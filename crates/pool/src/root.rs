@@ -9,6 +9,7 @@ use engine::api::Command;
 use engine::checkpoint;
 use engine::medium::Medium;
 use engine::shard::Shard;
+use engine::store::slots;
 use engine::superblock::{self, OpenError, PoolState};
 use format::checkpoint::{CheckpointEntry, LogEnd};
 use format::{Layout, VolumeRecord};
@@ -112,9 +113,13 @@ impl Root {
         let ends: Vec<LogEnd> = found.iter().map(|shard| shard.end).collect();
         let reports = found.iter().filter_map(|shard| shard.report.as_ref());
         let damaged: Vec<VolumeId> = reports.flat_map(|report| report.damaged_volumes.clone()).collect();
+        let writes_in = |session: u64| found.iter().all(|shard| shard.shard.config().place.session == session);
+        let superblock = &self.state.superblock;
+        if superblock.layout.has_slots() && superblock.clean && writes_in(superblock.log_session) {
+            return self.state.continue_session(medium);
+        }
         self.state.begin_session(medium, &ends, &damaged)?;
-        let session = self.state.superblock.session;
-        assert!(found.iter().all(|shard| shard.shard.config().place.session == session), "the shards write in the session begun");
+        assert!(writes_in(self.state.superblock.session), "the shards write in the session begun");
         Ok(())
     }
 
@@ -191,11 +196,19 @@ impl Root {
         self.write_checkpoint(medium, shards).map_err(CheckpointError::Open)
     }
 
+    /// A clean stop where blocks lie in slots. A shard that is not at rest has something to say that nobody waits for: the next start reads all then.
+    fn sweep(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), OpenError> {
+        let ends: Option<Vec<LogEnd>> = shards.iter().map(Shard::end_at_rest).collect();
+        if let Some(ends) = ends {
+            slots::stop::write(medium, &mut self.state, &ends, &|shard| Box::new(shards[usize::from(shard.0)].sweep()))?;
+        }
+        Ok(())
+    }
+
     fn write_checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), OpenError> {
         let ends: Vec<LogEnd> = shards.iter().map(Shard::log_end).collect();
         if self.state.superblock.layout.has_slots() {
-            // The ring says it all.
-            return Ok(());
+            return self.sweep(medium, shards);
         }
         if shards.iter().any(Shard::has_packed_blocks) || is_nearly_empty(&self.state.superblock.layout, &ends) {
             return checkpoint::write_footers(medium, &mut self.state, &ends);

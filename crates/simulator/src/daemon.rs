@@ -122,6 +122,7 @@ impl Builder for Engine {
             slots_named: Some(plan.index_slots),
         };
         let found = restart_here(&restart, ssd).map_err(refusal)?;
+        let after_clean_stop = found.iter().all(|shard| shard.report.as_ref().is_some_and(|report| report.after_clean_stop));
         stamp(&mut root);
         root.begin_session(ssd, &found).map_err(refusal)?;
         // As the superblock says, not as this start found: the one before may have died right after it had written that down.
@@ -162,7 +163,7 @@ impl Builder for Engine {
         for hold in daemon.root.holds() {
             daemon.tell(&hold);
         }
-        Ok(Started { system: Box::new(daemon), damaged, session })
+        Ok(Started { system: Box::new(daemon), damaged, session, after_clean_stop })
     }
 
     fn uses_ssd(&self) -> bool {

@@ -44,6 +44,7 @@ impl Totals {
             (&mut sums.recoveries, outcome.recoveries),
             (&mut sums.crashes_in_blocking, outcome.crashes_in_blocking),
             (&mut sums.clean_stops, outcome.clean_stops),
+            (&mut sums.sweeps_read, outcome.sweeps_read),
             (&mut sums.refusals, outcome.refusals),
             (&mut sums.doubted, outcome.doubted),
             (&mut sums.acts, outcome.acts),
@@ -68,7 +69,7 @@ impl Totals {
         let sums = &self.sums;
         format!(
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
-             ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} acts of the operator, \
+             ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} starts from a sweep, {} acts of the operator, \
              {} SSDs replaced, {} growths of volumes, {} sayings about objects, \
              {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}; blocks stored at \
              ends of lives {:?}",
@@ -82,6 +83,7 @@ impl Totals {
             sums.crashes_in_blocking,
             sums.recoveries,
             sums.clean_stops,
+            sums.sweeps_read,
             sums.acts,
             sums.replacements,
             sums.growths,

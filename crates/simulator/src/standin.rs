@@ -80,7 +80,7 @@ impl Builder for StandIn {
             cached: BTreeMap::new(),
             broken: Vec::new(),
         });
-        Ok(Started { system, damaged: Vec::new(), session: 0 })
+        Ok(Started { system, damaged: Vec::new(), session: 0, after_clean_stop: false })
     }
 
     fn uses_ssd(&self) -> bool {

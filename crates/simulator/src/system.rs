@@ -125,6 +125,8 @@ pub struct Started {
     pub damaged: Vec<u16>,
     /// The superblock's session number, for the host's record.
     pub session: u64,
+    /// It read what a clean stop had said of everything, and nothing else.
+    pub after_clean_stop: bool,
 }
 
 /// Why a life could not begin or end.

@@ -48,7 +48,33 @@ impl Facts for Known<'_> {
     }
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    /// What is in these slots, in the order of slots and places.
+    pub fn sweep(self, slots: Range<u32>) -> impl Iterator<Item = Set> + 'a {
+        let mut slot = slots.start;
+        // The first packed slot that was not looked at of one that holds such.
+        let mut from = None;
+        core::iter::from_fn(move || {
+            while slot < slots.end {
+                if from.is_none()
+                    && let Some(set) = self.in_slot(Slot(slot))
+                {
+                    slot += 1;
+                    return Some(set);
+                }
+                let packed = from.take().unwrap_or(Slot(Index::slot_at(slot, 0).0));
+                if packed.0 < Index::slot_at(slot + 1, 0).0
+                    && let Some((found, set)) = self.packed_in(slot, packed)
+                {
+                    from = Some(Slot(found.0 + 1));
+                    return Some(set);
+                }
+                slot += 1;
+            }
+            None
+        })
+    }
+
     fn block(&self, key: Key, slot: Slot) -> Set {
         let meta = self.index.meta(slot);
         let volume = self.volumes.get(key.volume()).expect("a cached block's volume is known").id;

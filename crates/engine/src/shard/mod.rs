@@ -641,6 +641,20 @@ impl Shard {
         })
     }
 
+    /// What is in each slot and place of the SSD, in that order, where blocks lie in slots: for the sweep of a clean stop. Only when quiesced.
+    pub fn sweep(&self) -> impl Iterator<Item = format::slots::Set> + '_ {
+        let facts = Known { index: &self.index, partial: &self.partial, volumes: &self.volumes };
+        let layout = &self.config.place.layout;
+        facts.sweep(layout.ring_pages..layout.slots_per_shard())
+    }
+
+    /// Where the store would continue, if all that it has written is durable and nothing is under way.
+    pub fn end_at_rest(&self) -> Option<LogEnd> {
+        let commits = self.store.commits();
+        let is_durable = commits.durable() == commits.last() && !commits.is_failed();
+        (is_durable && self.store.is_idle() && self.out.in_flight() == 0).then(|| self.store.end())
+    }
+
     /// Where the store would continue, for the checkpoint of a clean stop. Only when quiesced.
     pub fn log_end(&self) -> LogEnd {
         self.store.end()

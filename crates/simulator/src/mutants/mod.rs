@@ -99,6 +99,9 @@ pub const SLOTTING: [u32; 14] = [
     DIRTY_CUT_AWAY,
 ];
 
+/// Those of clean stops in slots, and of the starts behind them; all runs have many ([`Plan::always_stop_in_slots`]).
+pub const STOPPING: [u32; 3] = [CLEAN_STOP_UNFLUSHED, STOP_NAMES_TAIL_EARLY, STAYS_CLEAN];
+
 /// Those of what is packed into slots; all runs are about that ([`Plan::always_packed_slots`]).
 pub const PACKING: [u32; 5] = [PART_OF_SLOT_PASSED, PAYLOADS_OVERLAP, SLOT_LEFT_WITH_ONE_ALIVE, BASE_UNCHECKED, MOVED_BEFORE_IT_IS_THERE];
 
@@ -137,6 +140,9 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     }
     if SLOTTING.contains(&number) {
         plan.always_slots();
+    }
+    if STOPPING.contains(&number) {
+        plan.always_stop_in_slots();
     }
     if PACKING.contains(&number) {
         plan.always_packed_slots();

@@ -12,6 +12,14 @@ impl Plan {
         self.resizes = self.seed.is_multiple_of(3);
     }
 
+    /// Makes it a run on the slot layout, in which much is to be said of each slot, that is stopped in order again and again, and dies in the stop or in the start behind it.
+    pub fn always_stop_in_slots(&mut self) {
+        self.always_packed_slots();
+        self.ssd_volatile = true;
+        (self.operator_ns, self.operator[5], self.crash_in_blocking_percent) = (1_000_000, 3, 60);
+        (self.crashes, self.power_percent) = (self.crashes.max(6), 100);
+    }
+
     /// The same where blocks are packed side by side into slots, as their content asks. In a quarter of the runs many rest on others, in
     /// another dirty blocks outgrow the slots.
     pub fn always_packed_slots(&mut self) {

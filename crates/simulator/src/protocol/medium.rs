@@ -133,4 +133,6 @@ pub struct Superblock {
     pub first_segment: usize,
     pub first_group: u64,
     pub durable: u64,
+    /// Behind what is durable there is nothing of the session.
+    pub clean: bool,
 }

@@ -10,6 +10,8 @@
 //! * A slot is free again when the statement that freed it is durable. So nothing that recovery may find is ever overwritten.
 //! * A *sweep* goes round the slots and states again what lives. When a whole round has begun after a segment of the ring was left,
 //!   the tail passes it.
+//! * A clean stop sweeps once more and calls the log clean. The next start reads that sweep only, and goes on behind it in the same session;
+//!   before it writes, the log is clean no more.
 //! * Recovery takes the last group from which back to its tail nothing is missing, and whose dirty payloads are whole. It states all of
 //!   it again under a number that was never used before; a single write of the superblock then makes that the log.
 
@@ -79,10 +81,16 @@ pub enum Mistake {
     BadCopyForgottenSilently,
     /// The blocks of a unit are written in groups of their own.
     UnitInParts,
+    /// A clean stop calls the log clean before its sweep is flushed.
+    CleanStopUnflushed,
+    /// Each page of a stop's sweep names the first one as the tail.
+    StopNamesTailEarly,
+    /// A start after a clean stop leaves the superblock clean, and believes one that was left so.
+    StaysClean,
 }
 
 /// All of them.
-pub const MISTAKES: [Mistake; 24] = [
+pub const MISTAKES: [Mistake; 27] = [
     Mistake::SlotReusedEarly,
     Mistake::CompleteWithoutPayload,
     Mistake::EvictedSlotFreeAtOnce,
@@ -107,6 +115,9 @@ pub const MISTAKES: [Mistake; 24] = [
     Mistake::SessionTwice,
     Mistake::BadCopyForgottenSilently,
     Mistake::UnitInParts,
+    Mistake::CleanStopUnflushed,
+    Mistake::StopNamesTailEarly,
+    Mistake::StaysClean,
 ];
 
 /// What must never be.
@@ -145,6 +156,10 @@ pub struct Totals {
     pub interrupted: u64,
     /// Segments that the tail has passed.
     pub tails: u64,
+    /// Clean stops that were finished, and starts that read what one had left.
+    pub stops: u64,
+    /// See `stops`.
+    pub sweeps_read: u64,
 }
 
 impl core::ops::AddAssign for Totals {
@@ -153,15 +168,18 @@ impl core::ops::AddAssign for Totals {
         self.crashes += other.crashes;
         self.interrupted += other.interrupted;
         self.tails += other.tails;
+        self.stops += other.stops;
+        self.sweeps_read += other.sweeps_read;
     }
 }
 
-/// One life after another from a seed, the rules kept but for one, if any. `pages_per_segment` divides [`RING_PAGES`].
+/// One life after another from a seed, in every second of them with clean stops, the rules kept but for one, if any. `pages_per_segment` divides [`RING_PAGES`].
 ///
 /// # Errors
 /// The harm that was found, and after how many steps.
 pub fn run(seed: u64, pages_per_segment: usize, mistake: Option<Mistake>) -> Result<Totals, (Harm, Totals)> {
     let mut world = World::new(Prng::new(seed), pages_per_segment, mistake);
+    world.stops = seed % 2 == 1;
     for _ in 0..6 {
         let steps = 20 + world.prng.below(400);
         let ended = (0..steps).try_for_each(|_| world.step()).and_then(|()| world.crash());

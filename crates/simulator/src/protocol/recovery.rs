@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// A recovery is interrupted at most so often.
 const INTERRUPTED_MAX: u32 = 3;
 
+/// What is under way ends after so many rounds, or there is no clean stop.
+const ROUNDS_MAX: u32 = 300;
+
 /// What the statements from the tail to a group say of a block.
 #[derive(Clone, Copy, Debug)]
 struct Found {
@@ -17,6 +20,9 @@ struct Found {
     group: u64,
     settled: bool,
 }
+
+/// Of each block, where it was found.
+type Places = [Option<Found>; BLOCKS];
 
 /// The valid pages by group, and the highest segment among them.
 struct Log {
@@ -28,6 +34,9 @@ struct Log {
 impl World {
     /// The process is killed, or power fails; then a start.
     pub fn crash(&mut self) -> Result<(), Harm> {
+        if self.stops && self.prng.below(2) == 0 {
+            self.clean_stop()?;
+        }
         self.totals.crashes += 1;
         let mut power = self.prng.below(2) == 0;
         let mut volatile = Vec::new();
@@ -69,6 +78,25 @@ impl World {
     /// False if it was interrupted.
     fn start(&mut self, volatile: &mut Vec<Write>, power: &mut bool, may_end: bool) -> Result<bool, Harm> {
         let view = seen(&self.medium, volatile);
+        if let Some((found, head)) = self.read_last_sweep(&view)? {
+            if self.is_interrupted(volatile, power, may_end) {
+                return Ok(false);
+            }
+            self.superblock.session += 1;
+            if self.is_interrupted(volatile, power, may_end) {
+                return Ok(false);
+            }
+            self.superblock.clean = self.makes(Mistake::StaysClean);
+            if self.is_interrupted(volatile, power, may_end) {
+                return Ok(false);
+            }
+            self.totals.sweeps_read += 1;
+            flush(&mut self.medium, volatile);
+            let kept = self.judge(&found, *power)?;
+            let superblock = self.superblock;
+            self.begin_life(superblock.first_segment, head, superblock.durable, &kept);
+            return Ok(true);
+        }
         let log = self.read(&view)?;
         let (end, mut found) = self.choose(&view, &log)?;
         // Of clean blocks a start need not look at the payload: whoever reads one does, and forgets it by a statement.
@@ -104,7 +132,7 @@ impl World {
             return Ok(false);
         }
         let first = log.last_segment + 1;
-        self.superblock.log_session = session;
+        (self.superblock.log_session, self.superblock.clean) = (session, false);
         (self.superblock.first_segment, self.superblock.first_group, self.superblock.durable) = (first, end + 1, last_group);
         if self.is_interrupted(volatile, power, may_end) {
             return Ok(false);
@@ -229,6 +257,86 @@ impl World {
             return Err(Harm::UnitTorn);
         }
         Ok(kept)
+    }
+}
+
+impl World {
+    /// The process ends in order, or dies while it does.
+    fn clean_stop(&mut self) -> Result<(), Harm> {
+        let most = 2 * (BLOCKS.div_ceil(self.pages_per_segment) + 1);
+        if !self.comes_to_rest()? || !self.has_room(most) {
+            return Ok(());
+        }
+        let in_index = |entry: Entry| {
+            let Entry { slot, version, dirty, group } = entry;
+            Found { slot, version, dirty, group, settled: true }
+        };
+        let found = self.index.map(|entry| entry.map(in_index));
+        let (first, first_group) = (self.head + 1, self.last_group + 1);
+        let (mut sweep, _, last_group) = self.whole_sweep(self.session, first, first_group, &found);
+        let named = if self.makes(Mistake::StopNamesTailEarly) { first } else { self.tail.min(self.head) };
+        let count = sweep.len();
+        for (nth, write) in sweep.iter_mut().enumerate() {
+            let Content::Page(_, page) = &mut write.content else { unreachable!("a sweep has no payloads") };
+            (page.tail, page.durable) = (if nth + 1 < count { named } else { first }, self.durable);
+        }
+        if self.prng.below(4) == 0 {
+            // In the middle of it.
+            sweep.iter_mut().for_each(|write| write.done = self.prng.below(2) == 0);
+            self.writes.extend(sweep);
+            return Ok(());
+        }
+        self.writes.extend(sweep);
+        if self.prng.below(6) == 0 {
+            return Ok(());
+        }
+        if !self.makes(Mistake::CleanStopUnflushed) {
+            for write in std::mem::take(&mut self.writes) {
+                self.medium.apply(&write, false);
+            }
+        }
+        let superblock = &mut self.superblock;
+        (superblock.first_segment, superblock.first_group, superblock.durable) = (first, first_group, last_group);
+        superblock.clean = true;
+        self.totals.stops += 1;
+        Ok(())
+    }
+
+    /// All that is under way ends, and all is durable.
+    fn comes_to_rest(&mut self) -> Result<bool, Harm> {
+        for _ in 0..ROUNDS_MAX {
+            while self.writes.iter().any(|write| !write.done) {
+                self.finish_write();
+            }
+            if self.is_flushing() {
+                self.flush();
+            }
+            self.flush();
+            self.flush();
+            if self.tasks.is_empty() && self.writes.is_empty() && self.durable == self.last_group {
+                return Ok(true);
+            }
+            if !self.tasks.is_empty() {
+                self.advance_task()?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the last sweep says, and its last segment, if a clean stop was the last that happened.
+    fn read_last_sweep(&self, view: &Medium) -> Result<Option<(Places, usize)>, Harm> {
+        if !self.superblock.clean {
+            return Ok(None);
+        }
+        let Log { mut pages, .. } = self.read(view)?;
+        let behind = pages.split_off(&(self.superblock.durable + 1));
+        let is_whole = (self.superblock.first_group..=self.superblock.durable).all(|group| pages.contains_key(&group));
+        if !is_whole || !behind.is_empty() && !self.makes(Mistake::StaysClean) {
+            return Ok(None);
+        }
+        let last_segment = pages.values().map(|(_, page)| page.segment).max().expect("a sweep has a page");
+        let log = Log { pages, last_segment, durable: self.superblock.durable };
+        Ok(Some((redo_all(&log, self.superblock.first_segment, self.superblock.durable)?, last_segment)))
     }
 }
 

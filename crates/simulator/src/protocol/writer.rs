@@ -38,6 +38,8 @@ pub struct World {
     pub prng: Prng,
     pub totals: Totals,
     pub(super) mistake: Option<Mistake>,
+    /// Lives may end in order.
+    pub stops: bool,
     pub(super) pages_per_segment: usize,
     pub(super) medium: Medium,
     pub(super) backing: Backing,
@@ -84,10 +86,11 @@ impl World {
             prng,
             totals: Totals::default(),
             mistake,
+            stops: false,
             pages_per_segment,
             medium: Medium::default(),
             backing: Backing::default(),
-            superblock: Superblock { session: 1, log_session: 1, first_segment: 1, first_group: 1, durable: 0 },
+            superblock: Superblock { session: 1, log_session: 1, first_segment: 1, first_group: 1, durable: 0, clean: false },
             writes: Vec::new(),
             known: [Known::default(); BLOCKS],
             versions: 0,
@@ -142,7 +145,7 @@ impl World {
         Ok(())
     }
 
-    fn has_room(&self, segments: usize) -> bool {
+    pub(super) fn has_room(&self, segments: usize) -> bool {
         self.head_page < self.pages_per_segment || self.durable_tail + self.segments() - 1 - self.head >= segments
     }
 
@@ -208,7 +211,7 @@ impl World {
     }
 
     /// One write under way is done.
-    fn finish_write(&mut self) {
+    pub(super) fn finish_write(&mut self) {
         let open: Vec<usize> = (0..self.writes.len()).filter(|at| !self.writes[*at].done).collect();
         if open.is_empty() {
             return;
@@ -224,8 +227,12 @@ impl World {
         }
     }
 
+    pub(super) fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
+    }
+
     /// A flush begins, or ends.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         let Some(durable) = self.flushing.take() else {
             self.flushing = Some(if self.makes(Mistake::FlushCountsAll) { self.last_group } else { self.complete });
             self.writes.iter_mut().for_each(|write| write.in_flush = write.done);

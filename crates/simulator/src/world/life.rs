@@ -192,6 +192,7 @@ impl World<'_> {
         loop {
             let Some(started) = self.try_start(&mut tries)? else { continue };
             self.session_began(started.session);
+            self.stats.sweeps_read += u64::from(started.after_clean_stop);
             self.system = Some(started.system);
             self.accept_damage(&started.damaged)?;
             if self.record_modes()? {

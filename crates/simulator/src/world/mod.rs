@@ -87,6 +87,8 @@ pub struct Outcome {
     pub crashes_in_blocking: u64,
     /// Lives ended by a clean stop.
     pub clean_stops: u64,
+    /// Lives begun from the sweep of a clean stop alone, where blocks lie in slots.
+    pub sweeps_read: u64,
     /// Lives begun with the SSD that the one before had lost.
     pub returns: u64,
     /// Times a life refused to begin because of injected damage.

@@ -22,6 +22,7 @@ mod hand;
 mod held;
 mod inspect;
 pub mod recovery;
+pub mod stop;
 mod write;
 mod young;
 

@@ -126,6 +126,8 @@ impl RecoveredItem {
 /// What recovery of one shard found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryReport {
+    /// A clean stop had said of everything where it is: nothing else was read.
+    pub after_clean_stop: bool,
     /// Live segments.
     pub segments: u64,
     /// Of them, taken from their footers without a look at the rest.
