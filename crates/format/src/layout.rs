@@ -13,7 +13,8 @@
 //! ```
 //!
 //! With slots ([`crate::slots`]) there is no checkpoint area, a shard's part begins with its ring, and all other pages are slots. The segments of
-//! the shards take turns ([`Arrangement::Interleaved`]): the end of each shard is at the end of the pool, so that the pool can give room away.
+//! the shards take turns ([`Arrangement::Interleaved`]): the end of each shard is at the end of the pool, so that the pool can give room away. What
+//! is left unused ([`Layout::with_spare`]) lies behind them.
 //!
 //! A *slot* number names a page of a shard's log: physical segment × pages per segment + page in the segment. It is fixed
 //! by where the page lies, so it needs no sequence number and fits 32 bits.
@@ -247,6 +248,29 @@ impl Layout {
         let resized = self.filling(ssd_bytes);
         let can_be = self.has_slots() && (self.arrangement == Arrangement::Interleaved || self.shards == 1);
         (can_be && resized.check().is_ok()).then_some(resized)
+    }
+
+    /// The same slots on fewer segments: so many percent of the SSD stay unused behind them, as far as [`SEGMENTS_PER_SHARD_MIN`] allows. The ring
+    /// becomes shorter by the same part. Not for a log, which leaves nothing unused.
+    pub fn with_spare(self, percent: u8) -> Layout {
+        if percent == 0 || !self.has_slots() {
+            return self;
+        }
+        let used_bytes = self.ssd_bytes / 100 * u64::from(100_u8.saturating_sub(percent));
+        let segments_per_shard = self.filling(used_bytes).segments_per_shard.clamp(SEGMENTS_PER_SHARD_MIN, self.segments_per_shard);
+        let shorter = u64::from(self.ring_pages) * u64::from(segments_per_shard);
+        let ring_pages = shorter.div_ceil(u64::from(self.segments_per_shard)) as u32;
+        Layout { segments_per_shard, ring_pages: ring_pages.max(RING_PAGES_MIN), ..self }
+    }
+
+    /// How much of the SSD stays unused where slots could be, in percent, rounded down.
+    pub fn spare_percent(&self) -> u8 {
+        let longer = Layout { segments_per_shard: self.segments_per_shard + 1, ..*self };
+        if !self.has_slots() || longer.end_bytes() > self.ssd_bytes {
+            return 0;
+        }
+        let unused_bytes = self.ssd_bytes.saturating_sub(self.end_bytes());
+        (u128::from(unused_bytes) * 100 / u128::from(self.ssd_bytes)) as u8
     }
 
     /// The shortest ring for so many pages.
@@ -528,6 +552,37 @@ mod tests {
         let usual = Layout::plan_default(3 << 30, 4).expect("fits");
         assert_eq!((usual.shards, usual.segment_bytes), (4, SEGMENT_BYTES_DEFAULT));
         check(&usual);
+    }
+
+    #[test]
+    fn spare_is_a_part_of_the_ssd_that_is_left_unused() {
+        for ssd_bytes in [64_u64 << 20, 1 << 30, 100_000_000_000 / 4096 * 4096, 4 << 40] {
+            let log = Layout::plan_default(ssd_bytes, 4).expect("fits");
+            for whole in [log.with_slots(), log.with_packed_slots()] {
+                assert_eq!((whole.with_spare(0), whole.spare_percent()), (whole, 0));
+                for percent in [4, 7, 10, 28, 50] {
+                    let spared = whole.with_spare(percent);
+                    assert_eq!(spared.check(), Ok(()), "{percent} % of {whole:?}");
+                    assert!(
+                        (percent..percent + 4).contains(&spared.spare_percent()),
+                        "{} of {percent} %: {spared:?}",
+                        spared.spare_percent()
+                    );
+                    assert_eq!((spared.ssd_bytes, spared.shards, spared.segment_bytes), (ssd_bytes, whole.shards, whole.segment_bytes));
+                    let unused_bytes = ssd_bytes - spared.end_bytes();
+                    let wanted_bytes = ssd_bytes / 100 * u64::from(percent);
+                    let a_segment_each = u64::from(spared.shards) * u64::from(spared.segment_bytes);
+                    assert!(unused_bytes >= wanted_bytes, "{unused_bytes} of {percent} % are unused: {spared:?}");
+                    assert!(unused_bytes <= wanted_bytes + a_segment_each + 4096 * 100, "{unused_bytes} of {percent} %: {spared:?}");
+                    // As many statements for each slot as before.
+                    let slots_per_page = |layout: &Layout| layout.slots_per_shard() / layout.ring_pages;
+                    assert!(slots_per_page(&spared) <= slots_per_page(&whole), "{spared:?}");
+                }
+            }
+            assert_eq!(log.with_spare(10), log, "a log");
+        }
+        let smallest = Layout::plan_default(2 << 20, 1).expect("fits").with_slots();
+        assert_eq!(smallest.with_spare(50).check(), Ok(()));
     }
 
     #[test]
