@@ -5,6 +5,7 @@
 //! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
 //!   ask [`system`].
 //! * [`openers`]: which programs have a device or file open.
+//! * [`drive`]: what kind of drive it is.
 //! * [`lvm`]: whether a volume group is used by several machines.
 //! * [`stack`]: what stands on a device, up to the mount points; [`below`]: what a path lies on, without asking any file system.
 //! * [`discover`]: which block devices there are.
@@ -20,6 +21,7 @@ pub mod blocking;
 pub mod busy;
 mod content_ids;
 pub mod discover;
+pub mod drive;
 mod error;
 mod extent;
 pub mod failing;
@@ -41,6 +43,7 @@ pub mod system;
 
 pub use aligned::AlignedBuffer;
 pub use blocking::{BlockingDevice, BlockingFile, Geometry};
+pub use drive::Drive;
 pub use error::{DeviceError, Operation};
 pub use open::{Access, OpenDevice, OpenError, Strayed};
 pub use physical::physical_block_bytes;

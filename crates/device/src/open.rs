@@ -327,6 +327,20 @@ impl OpenDevice {
         }
     }
 
+    /// Gives up a range of a block device, which it then need not keep. `false`: it cannot, or this is a file, whose room stays allocated.
+    ///
+    /// # Errors
+    /// The kernel's or the device's.
+    pub fn give_up(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<bool> {
+        if self.kind == DeviceKind::RegularFile || !self.geometry.discard {
+            return Ok(false);
+        }
+        match sys::block_discard(&self.file, offset_bytes, length_bytes) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     /// Whether it is a block device that the machine has no more: it was unplugged, or its loop device was given another file. What comes back
     /// under the same name is another open away.
     pub fn is_gone(&self) -> bool {
