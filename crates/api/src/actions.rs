@@ -288,6 +288,10 @@ pub struct PoolCreate {
     #[serde(default)]
     #[schema(pattern = "^(log|slots)$")]
     pub layout: Option<String>,
+    /// How much of the SSD stays unused, in percent; only with the layout "slots". Absent: by the kind of drive.
+    #[serde(default)]
+    #[schema(maximum = 50)]
+    pub spare_percent: Option<u8>,
 }
 
 /// Body of a pool's change.
@@ -477,6 +481,15 @@ pub struct PoolView {
     pub on_blank_ssd: String,
     /// How blocks lie on the SSD: "log" or "slots".
     pub layout: String,
+    /// How much of the SSD stays unused; null where blocks lie in a log, and of pools made before this was chosen.
+    #[serde(default)]
+    pub spare: Option<SpareView>,
+    /// Bytes written to the SSD for each byte stored, since the daemon's start; null before anything was.
+    #[serde(default)]
+    pub write_amplification: Option<f64>,
+    /// What the SSD is estimated to write to its flash; null while the pool does not run.
+    #[serde(default)]
+    pub flash: Option<FlashView>,
     /// Bytes of the SSD that the pool uses; 0 while unknown.
     pub size_bytes: u64,
     /// RAM tier; less than was asked for where the memory is limited, see the events.
@@ -509,6 +522,43 @@ pub struct PoolView {
     pub disks_bytes: u64,
     /// What the latest start found, one clause each.
     pub recovery: Vec<String>,
+}
+
+/// How much of a pool's SSD stays unused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SpareView {
+    /// In percent of the pool's room on the SSD.
+    pub percent: u8,
+    /// Why it is so much, as a clause.
+    pub reason: String,
+    /// Why the SSD still keeps what was in the unused part, as a clause about the SSD; null if it was discarded, or nothing was to be done.
+    #[serde(default)]
+    pub not_discarded: Option<String>,
+}
+
+/// What an SSD writes to its flash for each byte that it is given, estimated by a model.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FlashView {
+    /// The part of the drive that it has to keep once all of the pool's room was written: what hearth does not leave unused, 0 to 1. Null where
+    /// blocks lie in a log, which is written in sequence.
+    #[serde(default)]
+    pub kept_part: Option<f64>,
+    /// By how much spare the drive was made with.
+    pub estimates: Vec<FlashEstimate>,
+    /// Why the estimate may not hold, if so.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// The estimate for drives with so much spare of their own.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FlashEstimate {
+    /// The drive's own spare, in percent of what it shows.
+    pub own_spare_percent: u8,
+    /// Bytes of flash written for each byte if all blocks are overwritten equally often.
+    pub even: f64,
+    /// The same if few blocks are overwritten often (Zipf's law, 0.99).
+    pub skewed: f64,
 }
 
 /// A volume as people see it.

@@ -307,6 +307,31 @@ pub fn ssd_layout(name: &str) -> Result<SsdLayout, ControlError> {
     SsdLayout::from_name(name).ok_or_else(|| bad("--layout", format!("has the unknown value {name:?}"), "use log or slots"))
 }
 
+/// Most of an SSD that can be left unused, in percent: beyond, a smaller SSD is the better choice.
+pub const SPARE_PERCENT_MAX: u8 = 50;
+
+/// Checks what stands after `--spare`.
+///
+/// # Errors
+/// [`ControlError::BadOption`] if it is too much.
+pub fn spare_percent(percent: u8) -> Result<u8, ControlError> {
+    let too_much = || bad("--spare", format!("is at most {SPARE_PERCENT_MAX} percent, not {percent}"), "give a percentage from 0 to 50");
+    (percent <= SPARE_PERCENT_MAX).then_some(percent).ok_or_else(too_much)
+}
+
+/// Reads what stands after `--spare`: whole percent, with the sign or without.
+///
+/// # Errors
+/// [`ControlError::BadOption`] if it is no such number.
+pub fn spare(text: &str) -> Result<u8, ControlError> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    let percent = number.parse::<u32>().map_err(|_| {
+        let problem = format!("has the value {text:?}, which is not a whole number of percent");
+        bad("--spare", problem, "give a percentage from 0 to 50")
+    })?;
+    spare_percent(u8::try_from(percent).unwrap_or(u8::MAX))
+}
+
 fn bad(option: &'static str, problem: String, remedy: &str) -> ControlError {
     ControlError::BadOption { option, problem, remedy: remedy.into() }
 }

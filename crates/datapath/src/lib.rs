@@ -22,7 +22,7 @@ pub use export::{Absence, Offer, Withdrawal};
 pub use parts::{
     Backings, Checks, Contents, Counters, Disks, Exports, Facts, Growth, Pools, Records, Shares, Taps, Volumes, Waits, Warming,
 };
-pub use results::{CheckedPart, Inspected, PIECE_BYTES_MAX, Piece, PoolStarted, Sample};
+pub use results::{CheckedPart, Formatted, Inspected, PIECE_BYTES_MAX, Piece, PoolStarted, Sample};
 
 /// What a device is used as.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

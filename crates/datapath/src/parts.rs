@@ -1,8 +1,8 @@
 //! The data path in parts, as the machine has its rooms: each trait is implemented in one file of it.
 
 use super::{
-    Absence, CheckedPart, DeviceFacts, DeviceUse, FoundDevice, Inspected, Life, Offer, PIECE_BYTES_MAX, Pending, Piece, PoolStarted,
-    Sample, StrayedFile, Tapped, TappedVolume, WaitingFor, Withdrawal,
+    Absence, CheckedPart, DeviceFacts, DeviceUse, Formatted, FoundDevice, Inspected, Life, Offer, PIECE_BYTES_MAX, Pending, Piece,
+    PoolStarted, Sample, StrayedFile, Tapped, TappedVolume, WaitingFor, Withdrawal,
 };
 use crate::figures::Figures;
 use crate::looking::{AddressMap, Cells, Explained};
@@ -115,8 +115,8 @@ pub trait Pools: Send + Sync {
     /// Also if what has its name by now is not that file: it stays.
     fn remove_file(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
-    /// Formats the pool's SSD with the record's UUID, durably; what was there is lost.
-    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+    /// Formats the pool's SSD with the record's UUID, durably; what was there is lost. What the record leaves unused is discarded.
+    fn format(&self, pool: &PoolRecord) -> Result<Formatted, ControlError>;
 
     /// Whether [`Pools::resize`] can be done of a pool that does not run.
     fn may_resize(&self, pool: &PoolRecord) -> bool;

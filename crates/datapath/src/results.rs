@@ -3,6 +3,14 @@
 use std::collections::BTreeMap;
 use types::EXTENT_BYTES;
 
+/// What formatting an SSD came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Formatted {
+    /// Why the SSD keeps what was in the part that the pool leaves unused, as a clause about the SSD; `None` if it was discarded, or there was
+    /// nothing to do.
+    pub not_discarded: Option<String>,
+}
+
 /// What came of checking a part of a running pool.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckedPart {

@@ -273,6 +273,9 @@ pub enum Pool {
         /// How blocks lie on the SSD: log, or slots (under test) [default: log]
         #[arg(long, value_name = "log|slots")]
         layout: Option<String>,
+        /// How much of the SSD stays unused, 0 to 50; with --layout slots only [default: 10 on a whole drive with a volatile write cache, else 0]
+        #[arg(long, value_name = "PERCENT")]
+        spare: Option<String>,
     },
     /// Take in the pool of an SSD that is not known here: its state was lost, or it comes from another machine
     Import {

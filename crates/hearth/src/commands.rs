@@ -10,6 +10,7 @@ use crate::{devices, jobs, quantity, request, show, stats};
 use api::client::{Client, ClientError, ServerEvent};
 use api::error::Kind;
 use api::names::Named;
+use api::options;
 use api::stats::{PoolStats, VolumeStats};
 use api::words::Export;
 use api::{
@@ -91,7 +92,7 @@ impl Session {
     /// With the sentence to print.
     pub fn pool(&self, command: &Pool) -> Result<(), Failure> {
         match command {
-            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd, layout } => {
+            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd, layout, spare } => {
                 let body = PoolCreate {
                     name: request::name(Named::Pool, name)?.into(),
                     ssd: request::ssd("--ssd", ssd)?,
@@ -101,6 +102,7 @@ impl Session {
                     force: *force,
                     on_blank_ssd: request::on_blank_ssd(on_blank_ssd.as_deref())?,
                     layout: request::ssd_layout(layout.as_deref())?,
+                    spare_percent: spare.as_deref().map(options::spare).transpose()?,
                 };
                 let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;
                 self.print(&pool, show::pool_created)

@@ -4,7 +4,7 @@ use crate::content_figures;
 use crate::table::{self, Align};
 use api::human;
 use api::stats::{PolicyStats, SlotStats};
-use api::{Health, PoolSet, PoolView, ShareView, VolumeView};
+use api::{FlashEstimate, FlashView, Health, PoolSet, PoolView, ShareView, SpareView, VolumeView};
 use types::Mode;
 
 /// Bytes, if they are known.
@@ -56,7 +56,43 @@ pub fn pool_created(pool: &PoolView) -> String {
             ),
         };
     }
-    text
+    text + &pool.spare.as_ref().map_or(String::new(), |spare| format!("spare {}\n", spared(spare, pool.size_bytes)))
+}
+
+/// How much of an SSD of that size stays unused, and why.
+fn spared(spare: &SpareView, size_bytes: u64) -> String {
+    let unused = match spare.percent {
+        0 => String::new(),
+        percent => format!(", {} of the SSD stay unused", human::bytes(size_bytes * u64::from(percent) / 100)),
+    };
+    let kept = spare.not_discarded.as_ref().map_or(String::new(), |why| {
+        format!("; the SSD still keeps what was there, since {why}: the spare is of use only if that part was blank or discarded before")
+    });
+    format!("{} %{unused} ({}){kept}", spare.percent, spare.reason)
+}
+
+/// What a pool writes to its SSD for each byte stored, and what that is estimated to write to its flash.
+fn write_amplification(pool: &PoolView) -> String {
+    let host = pool
+        .write_amplification
+        .map_or("nothing was written yet".into(), |ratio| format!("{ratio:.2} bytes are written to the SSD for each byte stored"));
+    let flash = pool.flash.as_ref().map(|flash| format!("; estimated flash write amplification: {}", flash_writes(flash)));
+    host + &flash.unwrap_or_default()
+}
+
+/// What an SSD is estimated to write to its flash.
+fn flash_writes(flash: &FlashView) -> String {
+    let of = |estimate: &FlashEstimate| {
+        let (low, high) = (estimate.even.min(estimate.skewed), estimate.even.max(estimate.skewed));
+        let range = if high - low < 0.05 { format!("{low:.1}") } else { format!("{low:.1} to {high:.1}") };
+        format!("{range} on a drive with {} % spare of its own", estimate.own_spare_percent)
+    };
+    let estimates = match flash.kept_part {
+        // Nothing is copied, whatever the drive.
+        None => "1.0, since the log is written in sequence".into(),
+        Some(_) => flash.estimates.iter().map(of).collect::<Vec<_>>().join(", "),
+    };
+    estimates + &flash.note.as_ref().map_or(String::new(), |note| format!(" ({note})"))
 }
 
 /// What a change of a pool's options has changed.
@@ -131,11 +167,13 @@ pub fn pool(pool: &PoolView) -> String {
         ("content", pool.content.name().into()),
         ("on a blank SSD", pool.on_blank_ssd.clone()),
         ("layout", pool.layout.clone()),
+        ("write amplification", write_amplification(pool)),
         ("room for disks", if pool.disks_bytes == 0 { "none".into() } else { human::bytes(pool.disks_bytes) }),
         ("disks", if pool.disks.is_empty() { "none".into() } else { pool.disks.join(", ") }),
         ("volumes", if pool.volumes.is_empty() { "none".into() } else { pool.volumes.join(", ") }),
         ("uuid", pool.uuid.to_string()),
     ];
+    pairs.extend(pool.spare.iter().map(|spare| ("spare", spared(spare, pool.size_bytes))));
     pairs.extend(pool.slot_stats.iter().flat_map(slot_figures));
     pairs.extend(pool.content_stats.iter().flat_map(content_figures::pairs));
     pairs.extend(pool.recovery.iter().map(|line| ("last start", line.clone())));

@@ -9,7 +9,7 @@ use device::openers;
 use device::signature::{self, OwnMark};
 use device::spec::SpecError;
 use device::system::SystemView;
-use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDevice, OpenError};
+use device::{Access, BlockingDevice, DeviceError, DeviceKind, DeviceSpec, OpenDevice, OpenError, drive};
 use format::disks::{DISKS_MAGIC, disks_offset_bytes};
 use format::layout::SuperblockSlot;
 use format::superblock::SUPERBLOCK_MAGIC;
@@ -38,7 +38,8 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
         // Somebody who has it may have it exclusively: nothing more can be looked at than what it is called.
         let fixed = identity::ids_of(path, &view).map(|(kind, ids)| names_of(kind, &ids)).unwrap_or_default();
         let identity = BackingIdentity { fixed, ..BackingIdentity::default() };
-        return Ok(DeviceFacts { size_bytes: u64::MAX, in_use: Some(user), identity, ..DeviceFacts::default() });
+        let drive = drive::kind_of(path, &view);
+        return Ok(DeviceFacts { size_bytes: u64::MAX, in_use: Some(user), drive, identity, ..DeviceFacts::default() });
     }
     let device = open_path(path, Access::ReadOnly)?;
     let blocking = device.blocking().map_err(|e| plain(path, &e))?;
@@ -52,6 +53,7 @@ pub(super) fn examine(spec: &str) -> Result<DeviceFacts, ControlError> {
         pool,
         in_use: None,
         is_file: device.kind() == DeviceKind::RegularFile,
+        drive: drive::kind_of(path, &view),
         sector_bytes: device.geometry().logical_block_bytes,
         read_only: !device.is_writable().map_err(|e| plain(path, &e))?,
         identity: recorded(identity, &spec),
@@ -339,6 +341,7 @@ mod tests {
             serial: 0,
             on_blank_ssd: Default::default(),
             layout: Default::default(),
+            spare: None,
             ssd_identity: Vec::new(),
         };
         let (ours, removed) = (pool(1, SIZE), || !path.exists());

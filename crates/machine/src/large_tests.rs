@@ -40,6 +40,7 @@ impl Sparse {
             serial: 0,
             on_blank_ssd: records::state::OnBlankSsd::Stop,
             layout: Default::default(),
+            spare: None,
             ssd_identity: Vec::new(),
         }
     }

@@ -40,6 +40,7 @@ pub fn look_into(path: &str, open: super::assembly::OpenMedium, threads: usize) 
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
         layout: if superblock.layout.has_slots() { SsdLayout::Slots } else { SsdLayout::Log },
+        spare_percent: superblock.layout.spare_percent(),
         clean: superblock.clean,
         ..SsdContent::default()
     };

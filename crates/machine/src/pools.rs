@@ -10,7 +10,7 @@ use super::notices::PoolNotices;
 use super::volumes::Backing;
 use super::{Machine, devices, disks, failed, locked};
 use api::error::ControlError;
-use datapath::{DeviceUse, Life, PoolStarted, Pools, StrayedFile, Waits};
+use datapath::{DeviceUse, Formatted, Life, PoolStarted, Pools, StrayedFile, Waits};
 use device::{Access, BlockingDevice, DeviceKind, OpenDevice};
 use engine::api::Command;
 use engine::medium::Medium;
@@ -226,6 +226,20 @@ impl Machine {
     }
 }
 
+/// Has the SSD give up what the layout leaves unused. Says why it keeps that, if it does. The rest of a file stays allocated: its file system
+/// would use it otherwise.
+fn leave_unused(ssd: &OpenDevice, layout: Layout) -> Option<String> {
+    let unused_bytes = layout.ssd_bytes.saturating_sub(layout.end_bytes());
+    if unused_bytes == 0 || ssd.kind() == DeviceKind::RegularFile {
+        return None;
+    }
+    match ssd.give_up(layout.end_bytes(), unused_bytes) {
+        Ok(true) => None,
+        Ok(false) => Some("it does not support discards".into()),
+        Err(error) => Some(format!("it failed the discard: {error}")),
+    }
+}
+
 impl Pools for Machine {
     fn ssd_strayed(&self, pool: &str) -> Option<StrayedFile> {
         let pool = self.pool(pool).ok()?;
@@ -240,7 +254,7 @@ impl Pools for Machine {
         devices::remove_file(pool)
     }
 
-    fn format(&self, record: &PoolRecord) -> Result<(), ControlError> {
+    fn format(&self, record: &PoolRecord) -> Result<Formatted, ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let usable_bytes = usable_bytes(record, ssd.geometry().size_bytes);
         devices::allocate(&ssd, usable_bytes)?;
@@ -258,6 +272,7 @@ impl Pools for Machine {
             devices::erase_signatures(&medium.0).map_err(|e| failed(e, "check the SSD"))?;
         }
         disks::check_log(&mut medium, layout.ssd_bytes)?;
+        let not_discarded = if record.spare_percent() > 0 { leave_unused(&ssd, layout) } else { None };
         let made = match record.phase {
             // The medium carries the pool of before, or this one: never neither.
             PoolPhase::Reformatting { .. } => match superblock::create_anew(&mut medium, layout, record.uuid.into_bytes()) {
@@ -267,7 +282,7 @@ impl Pools for Machine {
             },
             _ => superblock::create(&mut medium, layout, record.uuid.into_bytes()),
         };
-        made.map(drop).map_err(|e| open_error(record, e))
+        made.map(|_| Formatted { not_discarded }).map_err(|e| open_error(record, e))
     }
 
     fn may_resize(&self, record: &PoolRecord) -> bool {

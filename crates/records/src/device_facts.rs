@@ -1,7 +1,7 @@
 //! What is known of devices before they are hearth's.
 
 use crate::state::{BackingIdentity, Fact};
-use device::DeviceKind;
+use device::{DeviceKind, Drive};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -20,6 +20,8 @@ pub struct DeviceFacts {
     pub read_only: bool,
     /// Whether it is a file.
     pub is_file: bool,
+    /// What it is to a drive.
+    pub drive: Drive,
     /// Its sectors; of a file, what direct I/O moves whole.
     pub sector_bytes: u32,
     /// By what it can be recognized later.

@@ -1,11 +1,13 @@
 //! What was found on an SSD, and the records that a state would have of it. Pure.
 
 use crate::on_ssd::{PoolCopy, Said};
+use crate::spare::{Spare, SpareBy};
 use crate::state::{BackingIdentity, DiskRecord, PoolPhase, PoolRecord, Span, SsdLayout, State, VolumePhase, VolumeRecord};
 use api::PoolImport;
 use api::memory::RAM_BYTES_DEFAULT;
 use api::options::Options;
 use api::words::Export;
+use device::Drive;
 use types::{Content, Mode};
 use uuid::Uuid;
 
@@ -20,6 +22,8 @@ pub struct SsdContent {
     pub size_bytes: u64,
     /// How blocks lie on it.
     pub layout: SsdLayout,
+    /// How much of it stays unused, in percent.
+    pub spare_percent: u8,
     /// It was stopped in order.
     pub clean: bool,
     /// Its copy of a state.
@@ -187,6 +191,12 @@ impl SsdContent {
             serial: 0,
             on_blank_ssd: Default::default(),
             layout: self.layout,
+            spare: (self.layout == SsdLayout::Slots).then(|| Spare {
+                percent: self.spare_percent,
+                by: SpareBy::Found,
+                drive: Drive::default(),
+                not_discarded: None,
+            }),
             ssd_identity: Vec::new(),
         }
     }

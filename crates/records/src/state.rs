@@ -10,6 +10,7 @@
 //! Half-done operations are told by the phases; what a start does with them stands there.
 
 pub use crate::pool_phase::PoolPhase;
+pub use crate::spare::Spare;
 use api::names::{self, Named};
 use api::object_rules::Rule;
 pub use api::on_blank_ssd::OnBlankSsd;
@@ -131,18 +132,21 @@ pub struct PoolRecord {
     /// How blocks lie on its SSD.
     #[serde(default, skip_serializing_if = "SsdLayout::is_log")]
     pub layout: SsdLayout,
+    /// How much of its SSD stays unused. `None` where blocks lie in a log, and in pools that were made before this was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<Spare>,
     /// What its SSD is called, as far as it tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssd_identity: Vec<Fact>,
 }
 
 impl PoolRecord {
-    /// The same places as the pool wants them: a log, or slots with a ring that suits its content level.
+    /// The same places as the pool wants them: a log, or slots with a ring that suits its content level, and the spare.
     pub fn arranged(&self, log: format::Layout) -> format::Layout {
         match self.layout {
             SsdLayout::Log => log,
-            SsdLayout::Slots if self.content == Content::Off => log.with_slots(),
-            SsdLayout::Slots => log.with_packed_slots(),
+            SsdLayout::Slots if self.content == Content::Off => log.with_slots().with_spare(self.spare_percent()),
+            SsdLayout::Slots => log.with_packed_slots().with_spare(self.spare_percent()),
         }
     }
 }
@@ -596,6 +600,7 @@ pub mod samples {
             serial: 0,
             on_blank_ssd: OnBlankSsd::Stop,
             layout: SsdLayout::Log,
+            spare: None,
             ssd_identity: Vec::new(),
         }
     }

@@ -43,11 +43,12 @@ impl Manager {
             return Err(crate::manager::pools::device(&pool.ssd, problem, remedy, Kind::Conflict));
         }
         let disks = self.memory().state.disks_of(&pool.name);
-        self.data().format(pool)?;
+        let pool = &pool.clone().formatted(self.data().format(pool)?.not_discarded);
         self.data().write_disks(pool, &disks)?;
         self.change(|state| {
             if let Some(now) = state.pool_mut(&pool.name) {
                 now.ssd.clone_from(&pool.ssd);
+                now.spare.clone_from(&pool.spare);
             }
         })?;
         Ok(pool.clone())

@@ -46,6 +46,7 @@ fn blank(ssd: &str, mode: &str, on_blank: &str) -> World {
             force: false,
             on_blank_ssd: Some(on_blank.into()),
             layout: None,
+            spare_percent: None,
         }),
     );
     assert_eq!(pool(&manager).on_blank_ssd, on_blank);

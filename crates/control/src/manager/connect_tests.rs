@@ -46,6 +46,7 @@ impl Stage {
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         };
         manager.handle(Action::PoolCreate(create)).expect("nothing fails");
         let options = OptionsPatch::default();

@@ -26,6 +26,7 @@ fn daemon(world: &World, mode: &str) -> Manager {
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         };
         must(&manager, Action::PoolCreate(create));
         for volume in ["a", "b"].map(|letter| format!("{pool}{letter}")) {

@@ -40,6 +40,7 @@ fn pool_create(name: &str) -> Action {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
         ram_bytes: None,
         content: None,
     })

@@ -31,6 +31,7 @@ fn begin() -> (World, Manager) {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
         ram_bytes: None,
         content: None,
     };

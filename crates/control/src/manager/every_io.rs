@@ -202,16 +202,16 @@ const SLOTS: Kind = (Content::Off, SsdLayout::Slots);
 const PACKED_SLOTS: Kind = (Content::Auto, SsdLayout::Slots);
 
 fn create((content, layout): Kind) -> Action {
-    let (content, layout) = (Some(content.name().into()), Some(layout.name().into()));
     Action::PoolCreate(PoolCreate {
         name: "p".into(),
         ssd: SSD.into(),
         size_bytes: None,
         ram_bytes: None,
-        content,
+        content: Some(content.name().into()),
         force: false,
         on_blank_ssd: None,
-        layout,
+        layout: Some(layout.name().into()),
+        spare_percent: None,
     })
 }
 

@@ -13,8 +13,9 @@ use datapath::figures::{Figures, VolumeFigures};
 use datapath::looking::{AddressMap, Cells, Explained};
 use datapath::mapped::MappedDevices;
 use datapath::{
-    Absence, Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, DeviceUse, Exports, Facts, FoundDevice, Growth, Inspected,
-    Life, Offer, Pending, PoolStarted, Pools, Records, Sample, StrayedFile, Taps, Volumes, WaitingFor, Waits, Warming, Withdrawal,
+    Absence, Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, DeviceUse, Exports, Facts, Formatted, FoundDevice, Growth,
+    Inspected, Life, Offer, Pending, PoolStarted, Pools, Records, Sample, StrayedFile, Taps, Volumes, WaitingFor, Waits, Warming,
+    Withdrawal,
 };
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
 use records::on_ssd::{self, Age, PoolCopy, Said};
@@ -191,14 +192,16 @@ impl Pools for World {
         Ok(())
     }
 
-    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+    fn format(&self, pool: &PoolRecord) -> Result<Formatted, ControlError> {
         let mut inside = self.inside();
         inside.device(&pool.ssd)?;
         inside.may_format(pool)?;
         let device = inside.devices.get_mut(&pool.ssd).expect("just looked at");
         (device.pool, device.log) = (Some(pool.uuid), BTreeMap::new());
         (device.records, device.next_volume_id, device.session) = (None, 1, 0);
-        Ok(())
+        (device.layout, device.spare_percent) = (pool.layout, pool.spare_percent());
+        let is_kept = device.keeps_all && device.spare_percent > 0;
+        Ok(Formatted { not_discarded: is_kept.then(|| "it does not support discards".into()) })
     }
 
     fn may_resize(&self, pool: &PoolRecord) -> bool {

@@ -37,6 +37,7 @@ fn world_with(exports: Vec<Export>) -> World {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
         ram_bytes: None,
         content: None,
     };

@@ -16,6 +16,7 @@ use api::error::{ControlError, Kind};
 use api::names::{self, Named};
 use api::{Health, PoolFoundView, PoolImport, PoolView, Severity, VolumeFoundView};
 use records::recognise::{Recognised, is_nameless, recognise};
+use records::spare::SpareBy;
 use records::ssd_content::{Records, SsdContent};
 use records::state::{PoolRecord, State, VolumeRecord};
 
@@ -156,6 +157,9 @@ impl Manager {
         })?;
         names::check(Named::Pool, &name)?;
         let mut records = content.records(import, &name);
+        if let Some(spare) = records.pool.spare.as_mut().filter(|spare| spare.by == SpareBy::Found) {
+            spare.drive = super::pools::drive_for(&facts, Some(content.size_bytes));
+        }
         records.volumes.iter().try_for_each(|volume| names::check(Named::Volume, &volume.name))?;
         self.check_asked(import, &content, &records)?;
         let mut problems = Vec::new();

@@ -78,6 +78,7 @@ fn a_pool_whose_state_was_lost_is_shown_and_taken_in() {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     let refused = manager.handle(Action::PoolCreate(again)).expect_err("it carries a pool");
     assert!(refused.remedy().starts_with("take that pool in with `hearth pool import /ssd`"), "{}", refused.remedy());
@@ -211,6 +212,7 @@ fn names_that_are_taken_can_be_others() {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     must(&manager, Action::PoolCreate(other));
     must(&manager, add("v", "/third", "write-through"));

@@ -33,6 +33,7 @@ fn with_volume() -> (World, Manager) {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     add(&manager);
@@ -376,6 +377,7 @@ fn what_hearth_has_is_known_by_any_name() {
         force: true,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     let error = manager.handle(Action::PoolCreate(create)).expect_err("it would wait for itself").to_string();
     assert!(error.contains("it is the volume \"v\" itself"), "{error}");

@@ -29,6 +29,7 @@ fn world() -> (World, Manager) {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
     for (name, mode, backing) in [("back", "write-back", DISK), ("through", "write-through", "/dev/sdb")] {

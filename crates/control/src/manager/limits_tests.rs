@@ -29,6 +29,7 @@ fn create(name: &str, ssd: &str, ram_mib: Option<u64>) -> Action {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     })
 }
 
@@ -129,6 +130,7 @@ fn an_ssd_is_refused_whose_index_there_is_no_memory_for_before_anything_is_writt
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         })
     };
     let told = refused(&world, &manager, create("a", "/dev/large", None, "off"));

@@ -32,6 +32,7 @@ mod devices;
 mod disks;
 mod exports;
 mod find;
+mod flash;
 mod grow;
 mod guard;
 mod import;
@@ -119,6 +120,8 @@ mod rescue_tests;
 mod right_disk_tests;
 #[cfg(test)]
 mod shares_tests;
+#[cfg(test)]
+mod spare_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

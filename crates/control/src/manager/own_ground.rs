@@ -113,6 +113,7 @@ mod tests {
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         })
     }
 

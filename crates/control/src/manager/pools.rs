@@ -30,9 +30,10 @@ use api::names::{self, Named};
 use api::options::{self, SIZE_BYTES_MAX};
 use api::{Health, PoolCreate, PoolSet, PoolView, Severity};
 use datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
+use device::Drive;
 use format::layout::SSD_BYTES_MAX;
 use records::recognise::{Recognised, recognise};
-use records::state::{OnBlankSsd, PoolPhase, PoolRecord, VolumePhase, VolumeRecord};
+use records::state::{OnBlankSsd, PoolPhase, PoolRecord, Spare, SsdLayout, VolumePhase, VolumeRecord};
 use types::Content;
 use uuid::Uuid;
 
@@ -49,6 +50,7 @@ impl Manager {
         let layout = create.layout.as_deref().map(options::ssd_layout).transpose()?.unwrap_or_default();
         let content = create.content.as_deref().map(options::content).transpose()?;
         let content = content.unwrap_or_default();
+        check_spare(create, layout)?;
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
             return Err(ControlError::Taken { named: "pool", name: create.name.clone() });
@@ -71,6 +73,7 @@ impl Manager {
             serial: 0,
             on_blank_ssd: create.on_blank_ssd.as_deref().map(options::on_blank_ssd).transpose()?.unwrap_or_default(),
             layout,
+            spare: self.spare_of(create, layout, None),
             ssd_identity: Vec::new(),
         };
         self.change(|state| state.pools.push(record.clone()))?;
@@ -89,8 +92,29 @@ impl Manager {
         if record.file_made {
             self.data().make_file(&record.ssd, record.size_bytes.unwrap_or(SSD_BYTES_MIN))?;
         }
-        guarded("the formatting of its SSD", || self.data().format(record))?;
+        let formatted = guarded("the formatting of its SSD", || self.data().format(record))?;
+        if formatted.not_discarded.is_some() {
+            let spare = record.clone().formatted(formatted.not_discarded).spare;
+            self.change(|state| {
+                if let Some(pool) = state.pool_mut(&record.name) {
+                    pool.spare = spare;
+                }
+            })?;
+        }
         self.run_pool(record, &[])
+    }
+
+    /// How much of the SSD a pool is to leave unused: as asked for, now or when its SSD `before` was formatted, else by the kind of drive.
+    pub(super) fn spare_of(&self, create: &PoolCreate, layout: SsdLayout, before: Option<&Spare>) -> Option<Spare> {
+        let asked_percent = create.spare_percent.or_else(|| before?.asked_percent());
+        let drive = match self.data().examine_ssd(&create.ssd) {
+            Ok(facts) => drive_for(&facts, create.size_bytes),
+            // A file that is still to be made.
+            Err(ControlError::Unknown { .. }) => Drive::File,
+            // The pool's own file, which its shards keep locked.
+            Err(_) => before.map_or(Drive::Part, |spare| spare.drive),
+        };
+        (layout == SsdLayout::Slots).then(|| Spare::chosen(asked_percent, drive))
     }
 
     /// Starts the pool's shards and notes how it went.
@@ -642,6 +666,25 @@ pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a spare that is too large, or has no use.
+fn check_spare(create: &PoolCreate, layout: SsdLayout) -> Result<(), ControlError> {
+    let Some(percent) = create.spare_percent else { return Ok(()) };
+    options::spare_percent(percent)?;
+    if layout == SsdLayout::Slots {
+        return Ok(());
+    }
+    let problem = "--spare is for pools with --layout slots: a log is written in sequence, and the SSD copies nothing".to_string();
+    Err(ControlError::BadCombination(problem, "leave --spare out, or add --layout slots".into()))
+}
+
+/// What an SSD is to a drive for a pool that uses so much of it, but for less than its smallest part.
+pub(super) fn drive_for(facts: &DeviceFacts, size_bytes: Option<u64>) -> Drive {
+    match facts.drive {
+        Drive::Volatile | Drive::Protected if size_bytes.is_some_and(|bytes| bytes + SSD_BYTES_MIN <= facts.size_bytes) => Drive::Part,
+        drive => drive,
+    }
 }
 
 /// A size as `--size` reads it: not more than so many bytes.

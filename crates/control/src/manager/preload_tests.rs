@@ -35,6 +35,7 @@ fn with_volume(mode: &str) -> (World, Manager) {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };

@@ -68,6 +68,7 @@ impl Manager {
             force: replace.force,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         };
         if !replace.drop_dirty {
             self.check_state_is_newest(&old)?;
@@ -75,22 +76,24 @@ impl Manager {
         super::pools::check_sizes(&wish)?;
         let file_made = self.check_ssd(&wish)?;
         self.check_index(&wish, old.content)?;
+        let spare = self.spare_of(&wish, old.layout, old.spare.as_ref());
         volumes.iter().try_for_each(|v| self.check_unused(v).and_then(|()| self.check_not_deleted(v)))?;
         if let Some(volume) = volumes.iter().find(|v| v.may_have_dirty && !self.volume_attached(&v.name) && !replace.drop_dirty) {
             return Err(would_be_lost(&old, volume, replace, &format!(", perhaps, on {}, and the pool is not running", old.ssd)));
         }
         let (manager, replace, uuid) = (self.clone(), replace.clone(), old.uuid);
         self.run_job(Work::Replace(replace.clone()), (name, uuid), claim, move |job| {
-            manager.replace_ssd(&old, &volumes, &replace, file_made, job)
+            let new = PoolRecord { ssd: replace.ssd.clone(), size_bytes: replace.size_bytes, file_made, spare, ..old.clone() };
+            manager.replace_ssd(&old, new, &volumes, &replace, job)
         })
     }
 
     fn replace_ssd(
         &self,
         old: &PoolRecord,
+        new: PoolRecord,
         volumes: &[VolumeRecord],
         replace: &PoolReplace,
-        file_made: bool,
         job: &Job,
     ) -> Result<(), ControlError> {
         let name = &old.name;
@@ -99,14 +102,11 @@ impl Manager {
         self.bring_home(old, volumes, replace, job)?;
         let new = PoolRecord {
             uuid: Uuid::new_v4(),
-            ssd: replace.ssd.clone(),
-            size_bytes: replace.size_bytes,
             session: 0,
             degraded: None,
-            file_made,
             phase: PoolPhase::Ready,
             disk_room: old.disk_room.filter(|_| formats_anew),
-            ..old.clone()
+            ..new
         };
         self.events().note(Severity::Info, name, format!("the SSD {} is being replaced by {}", old.ssd, new.ssd));
         let calm = volumes.iter().try_for_each(|v| self.unexport_all(v).map(drop));
@@ -196,7 +196,7 @@ impl Manager {
         if new.file_made {
             self.data().make_file(&new.ssd, new.size_bytes.unwrap_or(super::pools::SSD_BYTES_MIN))?;
         }
-        self.data().format(new)?;
+        let new = &new.clone().formatted(self.data().format(new)?.not_discarded);
         self.change(|state| {
             if let Some(pool) = state.pool_mut(&new.name) {
                 let next_volume_id = pool.next_volume_id;

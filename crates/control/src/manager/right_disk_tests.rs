@@ -31,6 +31,7 @@ fn two(world: &World, mode: &str) -> Manager {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
     for (name, backing, version) in [("a", "/dev/sda", 5), ("b", "/dev/sdb", 6)] {
@@ -361,6 +362,7 @@ fn a_read_only_disk_is_refused_to_all_who_may_write() {
             force: true,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         };
         if mode == "write-back" {
             let refused = manager.handle(Action::PoolCreate(ssd)).expect_err("an SSD is written").refusal().to_string();

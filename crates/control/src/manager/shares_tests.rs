@@ -30,6 +30,7 @@ fn daemon(world: &World) -> Manager {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     add_volume(&manager, "v", vec![Export::LOOP]);

@@ -207,6 +207,7 @@ mod tests {
                 force: false,
                 on_blank_ssd: None,
                 layout: None,
+                spare_percent: None,
             };
             manager.handle(Action::PoolCreate(create)).expect("nothing fails");
         }

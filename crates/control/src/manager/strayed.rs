@@ -161,6 +161,7 @@ mod tests {
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         };
         manager.handle(Action::PoolCreate(pool)).expect("it is free");
         let options = OptionsPatch { mode: Some("write-back".into()), ..OptionsPatch::default() };

@@ -43,7 +43,11 @@ fn wait_for_jobs(manager: &Manager) {
 }
 
 pub(super) fn create() -> Action {
-    let create = PoolCreate {
+    Action::PoolCreate(wish())
+}
+
+fn wish() -> PoolCreate {
+    PoolCreate {
         name: "p".into(),
         ssd: SSD.into(),
         size_bytes: None,
@@ -52,8 +56,8 @@ pub(super) fn create() -> Action {
         force: false,
         on_blank_ssd: None,
         layout: None,
-    };
-    Action::PoolCreate(create)
+        spare_percent: None,
+    }
 }
 
 pub(super) fn add(name: &str, backing: &str, mode: &str) -> Action {
@@ -572,16 +576,7 @@ fn check_refused(action: Action, expected: &str) {
 #[test]
 fn a_pool_may_have_no_ram_tier() {
     let manager = started(&world());
-    let create = |ram_bytes| PoolCreate {
-        name: "p".into(),
-        ssd: SSD.into(),
-        size_bytes: None,
-        ram_bytes,
-        content: None,
-        force: false,
-        on_blank_ssd: None,
-        layout: None,
-    };
+    let create = |ram_bytes| PoolCreate { ram_bytes, ..wish() };
     let refused = manager.handle(Action::PoolCreate(create(Some(4096)))).expect_err("too small to be one").refusal().to_string();
     assert!(refused.contains("or 0 for no RAM tier"), "{refused}");
     must(&manager, Action::PoolCreate(create(Some(0))));
@@ -626,16 +621,7 @@ fn the_treatment_of_content_is_chosen_at_creation_and_outlives_the_ssd() {
     let manager = started(&world);
     let create = |word: &str| {
         let content = Some(word.into());
-        Action::PoolCreate(PoolCreate {
-            name: "p".into(),
-            ssd: SSD.into(),
-            size_bytes: None,
-            ram_bytes: None,
-            content,
-            force: false,
-            on_blank_ssd: None,
-            layout: None,
-        })
+        Action::PoolCreate(PoolCreate { content, ..wish() })
     };
     let refused = carry_out(&manager, create("on")).expect_err("no such word");
     assert!(refused.contains("use off, fast, dense or auto") && world.inside().saved.pools.is_empty(), "{refused}");
@@ -664,6 +650,7 @@ fn nothing_is_destroyed_by_mistake() {
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         })
     };
     check_refused(pool("q", SSD, None), "it is the SSD of the pool \"p\"");

@@ -1,9 +1,9 @@
 //! Looking: lists, shows and counters. Nothing here waits for a device or an operation.
 
-use super::{LivePool, LiveVolume, Manager, Memory, grow, known};
+use super::{LivePool, LiveVolume, Manager, Memory, flash, grow, known};
 use api::error::ControlError;
 use api::stats::{PoolStats, VolumeStats};
-use api::{Answer, DaemonView, Health, PoolView, StatsView, VolumeView};
+use api::{Answer, DaemonView, Health, PoolView, SpareView, StatsView, VolumeView};
 use datapath::figures::Figures;
 use records::state::{PoolRecord, VolumeRecord};
 
@@ -49,7 +49,16 @@ impl Manager {
         let runs = live.health == Health::Running || stats.cached_bytes > 0;
         let (problem, remedy) = split(live.trouble.map(|t| (t.problem, t.remedy)));
         let disks = self.memory().state.disks_of(&record.name).into_iter().map(|disk| disk.name).collect();
+        let size_bytes = if live.size_bytes > 0 { live.size_bytes } else { record.size_bytes.unwrap_or(0) };
+        let spare = record.spare.as_ref().map(|spare| SpareView {
+            percent: spare.percent,
+            reason: spare.reason().into(),
+            not_discarded: spare.not_discarded.clone(),
+        });
         PoolView {
+            spare,
+            write_amplification: stats.write_amplification,
+            flash: if runs { flash::estimate(&record, size_bytes, stats.slots.as_ref()) } else { None },
             name: record.name,
             uuid: record.uuid,
             health: live.health,
@@ -58,7 +67,7 @@ impl Manager {
             ssd: record.ssd,
             on_blank_ssd: record.on_blank_ssd.name().into(),
             layout: record.layout.name().into(),
-            size_bytes: if live.size_bytes > 0 { live.size_bytes } else { record.size_bytes.unwrap_or(0) },
+            size_bytes,
             ram_bytes: live.ram_bytes.unwrap_or(record.ram_bytes),
             cached_bytes: runs.then_some(stats.cached_bytes),
             dirty_bytes: stats.dirty_bytes,

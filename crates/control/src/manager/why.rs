@@ -224,6 +224,7 @@ mod tests {
             force: false,
             on_blank_ssd: None,
             layout: None,
+            spare_percent: None,
         };
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };
         let add =

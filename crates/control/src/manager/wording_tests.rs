@@ -40,6 +40,7 @@ fn with_volume(mode: &str) -> (World, Manager) {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
     manager.handle(add("v", "/disk", mode)).expect("nothing fails");
@@ -175,6 +176,7 @@ fn the_file_that_was_made_for_a_pool_is_told_when_the_pool_goes() {
         force: false,
         on_blank_ssd: None,
         layout: None,
+        spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing is there yet");
     let destroy = |name: &str| match manager.handle(Action::PoolDestroy { name: name.into(), force: true }) {

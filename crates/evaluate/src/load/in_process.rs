@@ -110,6 +110,7 @@ impl InProcess {
                 serial: 0,
                 on_blank_ssd: Default::default(),
                 layout: Default::default(),
+                spare: None,
                 ssd_identity: Vec::new(),
             };
             if let Some(bytes) = cache.bytes.filter(|_| !Path::new(&cache.ssd).exists()) {

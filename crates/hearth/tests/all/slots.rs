@@ -78,3 +78,43 @@ fn survive(content: &str) {
         assert!(content[offset as usize..][..WRITE_BYTES as usize] == data(offset, round), "the disk is complete, at {offset}");
     }
 }
+
+/// What is left unused is told with the reason, kept, and not used for blocks.
+#[test]
+fn a_pool_leaves_unused_what_was_asked_for() {
+    let place = Place::new();
+    let ssd = place.path("ssd.img");
+    let daemon = place.daemon();
+    let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0"];
+    let with = |options: &[&'static str]| [&create[..], options].concat();
+    place.must_fail(&with(&["--spare", "10"]), 2, "--spare is for pools with --layout slots");
+    for (percent, problem) in
+        [("51", "at most 50 percent"), ("1.5", "not a whole number of percent"), ("-1", "not a whole number of percent")]
+    {
+        place.must_fail(&with(&["--layout", "slots", "--spare", percent]), 2, problem);
+    }
+    let made = place.must(&with(&["--layout", "slots", "--spare", "25 %"]));
+    assert!(made.contains("spare 25 %, 16 MiB of the SSD stay unused (as asked for)"), "{made}");
+    let room = |place: &Place| place.json(&["pool", "show", "p"])["slot_stats"]["size_bytes"].as_u64().expect("it is counted");
+    let with_spare = room(&place);
+    assert!(with_spare < 45 * MIB && with_spare > 40 * MIB, "{with_spare} bytes for blocks");
+    let shown = place.must(&["pool", "show", "p"]);
+    for part in ["25 %, 16 MiB", "estimated flash write amplification: 2.4 to 2.8 on a drive with 28 % spare", "the SSD is a file"] {
+        assert!(shown.contains(part), "no {part:?} in {shown}");
+    }
+    daemon.kill();
+    let daemon = place.daemon();
+    assert_eq!((place.json(&["pool", "show", "p"])["spare"]["percent"].as_u64(), room(&place)), (Some(25), with_spare));
+    daemon.stop();
+    std::fs::remove_dir_all(place.path("state")).expect("it was there");
+    let daemon = place.daemon();
+    place.must(&["pool", "import", &ssd]);
+    let spare = &place.json(&["pool", "show", "p"])["spare"];
+    assert_eq!((spare["percent"].as_u64(), spare["reason"].as_str()), (Some(25), Some("as asked for")));
+    place.must(&["pool", "destroy", "p"]);
+    place.must(&with(&["--layout", "slots", "--force"]));
+    let spare = &place.json(&["pool", "show", "p"])["spare"];
+    assert_eq!(spare["percent"].as_u64(), Some(0), "{spare}");
+    assert!(room(&place) > with_spare + 14 * MIB);
+    daemon.stop();
+}

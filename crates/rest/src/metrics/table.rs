@@ -3,7 +3,7 @@
 use super::list::{Metric, Moves, Read, Series, Type, Value};
 use super::scrape::Scrape;
 use api::stats::{ContentStats, PoolStats, VolumeStats};
-use api::{DiskView, Health, PoolView, VolumeView};
+use api::{DiskView, FlashEstimate, Health, PoolView, VolumeView};
 use datapath::figures::Refused;
 
 const VOLUME: &[&str] = &["volume"];
@@ -81,6 +81,22 @@ fn pools(scrape: &Scrape, of: impl Fn(&PoolView) -> (Vec<(&'static str, String)>
         ([vec![("pool", p.name.clone())], labels].concat(), Value::Count(value))
     };
     scrape.pools.iter().map(with_name).collect()
+}
+
+fn flash(pool: &PoolView) -> Vec<Series> {
+    let labelled = |own_spare: u8, overwrites: &str, value: f64| {
+        let labels = vec![("pool", pool.name.clone()), ("own_spare", own_spare.to_string()), ("overwrites", overwrites.to_string())];
+        (labels, Value::Part(value))
+    };
+    let estimates = pool.flash.iter().flat_map(|flash| &flash.estimates);
+    let both =
+        |of: &FlashEstimate| [("even", of.even), ("skewed", of.skewed)].map(|(how, value)| labelled(of.own_spare_percent, how, value));
+    estimates.flat_map(both).collect()
+}
+
+fn spare(pool: &PoolView) -> Option<Series> {
+    let part = f64::from(pool.spare.as_ref()?.percent) / 100.0;
+    Some((vec![("pool", pool.name.clone())], Value::Part(part)))
 }
 
 fn disks(scrape: &Scrape, of: impl Fn(&DiskView) -> (Vec<(&'static str, String)>, u64)) -> Vec<Series> {
@@ -197,6 +213,22 @@ pub const METRICS: &[Metric] = &[
         pool("hearth_pool_checksum_errors", "1", |s| count(s.checksum_errors), "Cached blocks that did not match their checksum."),
     ),
     moved(Moves::Fault, pool("hearth_pool_ssd_read_errors", "1", |s| count(s.ssd_read_errors), "Reads of the SSD that failed.")),
+    moved(
+        Moves::Load,
+        state(
+            "hearth_pool_flash_write_amplification_ratio",
+            &["pool", "own_spare", "overwrites"],
+            |s| s.pools.iter().flat_map(flash).collect(),
+            "Bytes that the SSD is estimated to write to its flash for each byte it is given, by its own spare (28 or 7 percent) and by how blocks \
+             are overwritten: even or skewed.",
+        ),
+    ),
+    state(
+        "hearth_pool_spare_ratio",
+        POOL,
+        |s| s.pools.iter().filter_map(spare).collect(),
+        "Part of the SSD that stays unused; only with the layout slots.",
+    ),
     gauge(pool(
         "hearth_pool_slots_live_ratio",
         "1",

@@ -3,9 +3,10 @@
 use super::Inside;
 use api::error::ControlError;
 use datapath::{DeviceFacts, FoundDevice};
+use device::Drive;
 use records::on_ssd::{PoolCopy, Said};
 use records::ssd_content::{SsdContent, VolumeOnSsd};
-use records::state::{BackingIdentity, Fact};
+use records::state::{BackingIdentity, Fact, SsdLayout};
 use std::collections::BTreeMap;
 use types::Mode;
 use uuid::Uuid;
@@ -24,6 +25,14 @@ pub struct Device {
     pub problem: Option<String>,
     /// 0: 512.
     pub sector_bytes: u32,
+    /// `None`: a part of a drive, or a file.
+    pub drive: Option<Drive>,
+    /// It does not discard.
+    pub keeps_all: bool,
+    /// How blocks lie on it since it was formatted, and how much of it was left unused then.
+    pub layout: SsdLayout,
+    /// See `layout`.
+    pub spare_percent: u8,
     /// Pool on it, if it is an SSD.
     pub pool: Option<Uuid>,
     /// Log content by volume number: (version, dirty).
@@ -70,6 +79,8 @@ impl Inside {
             session: device.session,
             clean: device.clean,
             size_bytes: device.size_bytes,
+            layout: device.layout,
+            spare_percent: device.spare_percent,
             volumes: volumes.collect(),
             said: Said {
                 serial: device.records.as_ref().map_or(0, |(serial, _)| *serial),
@@ -106,6 +117,7 @@ impl Inside {
             in_use: device.in_use,
             read_only: device.read_only,
             is_file: !path.starts_with("/dev/"),
+            drive: device.drive.unwrap_or(if path.starts_with("/dev/") { Drive::Part } else { Drive::File }),
             sector_bytes: device.sector_bytes.max(512),
             identity: BackingIdentity {
                 size_bytes: device.size_bytes,

@@ -25,8 +25,8 @@ use datapath::figures::{Figures, VolumeFigures};
 use datapath::looking::{AddressMap, Cells, Explained, spread_heat};
 use datapath::mapped::MappedDevices;
 use datapath::{
-    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Facts, FoundDevice, Inspected, Life, Pending, PoolStarted, Pools,
-    Records, Sample, Volumes,
+    Backings, CheckedPart, Checks, Contents, Counters, DeviceFacts, Facts, Formatted, FoundDevice, Inspected, Life, Pending, PoolStarted,
+    Pools, Records, Sample, Volumes,
 };
 use format::Layout;
 use machine::assembly;
@@ -343,12 +343,12 @@ impl Pools for World {
         Ok(())
     }
 
-    fn format(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+    fn format(&self, pool: &PoolRecord) -> Result<Formatted, ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let layout = Layout::plan(POOL_BYTES, SHARDS, SEGMENT_BYTES).map_err(|e| told(&pool.ssd, &e.to_string()))?;
         let layout = pool.arranged(layout);
         let made = superblock::create(&mut self.blocking(&pool.ssd), layout, pool.uuid.into_bytes());
-        made.map(drop).map_err(|e| assembly::open_error(pool, e))
+        made.map(|_| Formatted::default()).map_err(|e| assembly::open_error(pool, e))
     }
 
     fn may_resize(&self, _pool: &PoolRecord) -> bool {
