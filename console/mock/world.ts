@@ -160,7 +160,7 @@ export function view(job: Job): JobView {
 }
 
 export function pool(name: string, ssd: string, size_bytes: number): PoolView {
-  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", layout: "log", size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, slot_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
+  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", layout: "log", spare: null, write_amplification: null, flash: { kept_part: null, estimates: [28, 7].map((own_spare_percent) => ({ own_spare_percent, even: 1, skewed: 1 })), note: null }, size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, slot_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
 }
 
 function slots(size_bytes: number): SlotStats {

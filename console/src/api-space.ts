@@ -54,3 +54,24 @@ export interface SlotStats {
   policy_changes: number;
   accesses_since_change: number;
 }
+
+/** How much of a pool's SSD stays unused. */
+export interface SpareView {
+  percent: number;
+  reason: string;
+  not_discarded: string | null;
+}
+
+/** The estimate for drives that were made with so much spare. */
+export interface FlashEstimate {
+  own_spare_percent: number;
+  even: number;
+  skewed: number;
+}
+
+/** What an SSD writes to its flash for each byte that it is given, estimated by a model. */
+export interface FlashView {
+  kept_part: number | null;
+  estimates: FlashEstimate[];
+  note: string | null;
+}

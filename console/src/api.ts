@@ -2,7 +2,7 @@
 
 import type { ShareView } from "./api-access";
 import type { PreloadView } from "./api-objects";
-import type { ContentStats, SlotStats } from "./api-space";
+import type { ContentStats, FlashView, SlotStats, SpareView } from "./api-space";
 
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
 export type Admission = "always" | "second-touch";
@@ -108,6 +108,12 @@ export interface PoolView {
   on_blank_ssd: string;
   /** How blocks lie on the SSD: "log" or "slots". */
   layout: string;
+  /** How much of the SSD stays unused; null where blocks lie in a log. */
+  spare?: SpareView | null;
+  /** Bytes written to the SSD for each byte stored; null before anything was. */
+  write_amplification?: number | null;
+  /** What the SSD is estimated to write to its flash; null while the pool does not run. */
+  flash?: FlashView | null;
   size_bytes: number;
   ram_bytes: number;
   cached_bytes: number | null;
@@ -175,6 +181,7 @@ export interface PoolCreate {
   force?: boolean;
   on_blank_ssd?: string | null;
   layout?: string | null;
+  spare_percent?: number | null;
 }
 
 export interface PoolSet {

@@ -1,6 +1,8 @@
 /** What the writes of a day mean for an SSD's rated life. */
 
 import type { HistoryView } from "../api";
+import type { FlashEstimate } from "../api-space";
+import { digits } from "../format";
 
 export interface Rating {
   unit: "TBW" | "DWPD";
@@ -20,6 +22,12 @@ const DAY_S = 86_400;
 /** Bytes that may be written in all. Makers count terabytes of 10^12. */
 export function ratedBytes(rating: Rating, ssd_bytes: number): number {
   return rating.unit === "TBW" ? rating.value * TERABYTE : rating.value * ssd_bytes * rating.years * 365;
+}
+
+/** From even overwrites to skewed ones, or the other way round: the lower figure first. */
+export function flashRange(estimate: FlashEstimate): string {
+  const [low, high] = [Math.min(estimate.even, estimate.skewed), Math.max(estimate.even, estimate.skewed)].map((figure) => digits(Math.round(figure * 10) / 10));
+  return low === high ? low! : `${low} to ${high}`;
 }
 
 /** Years until the rating is used up, at so many bytes a day; null if nothing is written, or no rating was entered. */

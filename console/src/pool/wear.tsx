@@ -7,7 +7,7 @@ import { poolSamples } from "../live/volumes";
 import { recall, remember } from "../memory";
 import { get } from "../rest";
 import { Figure, Panel } from "../ui/basics";
-import { perDay, ratedBytes, readRating, yearsLeft, type Rating } from "./endurance";
+import { flashRange, perDay, ratedBytes, readRating, yearsLeft, type Rating } from "./endurance";
 
 const WEEK_S = 7 * 86_400;
 
@@ -63,6 +63,16 @@ export function Wear({ pool }: { pool: PoolView }) {
         <Figure label="Just now" value={sample ? bytesPerSecond(sample.ssd_written_bytes_s) : "–"} note={sample ? `${bytes(sample.ssd_written_bytes)} since the start` : ""} />
         <Figure label="Rated life left" value={lifeLeft(left, rated, rate !== null)} note={rated > 0 ? `at that rate, of ${digits(rated / 1e12)} TB` : "enter below what the maker promises"} />
       </dl>
+      {pool.spare && pool.flash && (
+        <dl class="figures">
+          <Figure label="Left unused" value={`${pool.spare.percent} %`} note={pool.spare.not_discarded === null ? pool.spare.reason : `not discarded: ${pool.spare.not_discarded}`} />
+          <Figure label="Written for each byte stored" value={pool.write_amplification == null ? "–" : digits(pool.write_amplification)} note="by hearth, to the SSD" />
+          {pool.flash.estimates.map((estimate) => (
+            <Figure key={estimate.own_spare_percent} label="Flash writes, estimated" value={flashRange(estimate)} note={`for each of these, on a drive with ${estimate.own_spare_percent} % spare of its own`} />
+          ))}
+        </dl>
+      )}
+      {pool.spare && pool.flash?.note && <p class="muted hint">Estimate: {pool.flash.note}.</p>}
       {left !== null && left < 3 && <p class="warn-text">The SSD wears fast: admission second-touch, a longer write-cache depth or a larger SSD would spare it.</p>}
       <fieldset class="inline-fields">
         <legend>What the SSD's maker promises (remembered in this browser)</legend>

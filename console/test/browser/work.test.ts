@@ -328,11 +328,19 @@ test("a pool: its check, what is made of content, another SSD", { skip }, async 
 
 test("a pool in slots: how full they are, and which policy is followed", { skip }, async () => {
   const pool = here.mock!.world.pools.get("fast")!;
+  const flash = pool.flash;
   pool.layout = "slots";
+  pool.spare = { percent: 10, reason: "as asked for", not_discarded: null };
+  pool.write_amplification = 1.08;
+  pool.flash = { kept_part: 0.9, estimates: [{ own_spare_percent: 28, even: 1.86, skewed: 2.15 }, { own_spare_percent: 7, even: 3.29, skewed: 3.6 }], note: null };
   const watched = await open(here, "#/pool/fast");
   const { page } = watched;
   const slots = page.locator("#slots");
   await slots.getByText("95.8 %").waitFor();
+  const wear = page.locator("#wear");
+  await wear.getByText("as asked for").waitFor();
+  await wear.getByText("1.9 to 2.2").waitFor();
+  await wear.getByText("3.3 to 3.6").waitFor();
   assert.equal(await slots.getByRole("row").count(), 7, "six policies and their heads");
   await slots.getByRole("row", { name: "B in 3 of 4 shards 18.7 %" }).waitFor();
   await slots.getByText(/changed 3 times, last 8\.11.M accesses ago/).waitFor();
@@ -340,7 +348,7 @@ test("a pool in slots: how full they are, and which policy is followed", { skip 
   assert.deepEqual(await violations(page), []);
   await slots.scrollIntoViewIfNeeded();
   await shot(page, "pool-slots", false);
-  pool.layout = "log";
+  Object.assign(pool, { layout: "log", spare: null, write_amplification: null, flash });
   await watched.done();
 });
 

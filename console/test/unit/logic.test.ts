@@ -4,7 +4,7 @@ import type { DeviceView, VolumeSample } from "../../src/api";
 import { cellLength, cellsFor, grid, between, warmth } from "../../src/charts/heat-paint";
 import { poolValue, volumeValue } from "../../src/charts/history";
 import { ends, Window } from "../../src/charts/window";
-import { perDay, ratedBytes, readRating, RATING_DEFAULT, yearsLeft } from "../../src/pool/endurance";
+import { flashRange, perDay, ratedBytes, readRating, RATING_DEFAULT, yearsLeft } from "../../src/pool/endurance";
 import { href, loginCode, parse } from "../../src/route";
 import { FRESH, poolBody, problems, review, shareBody, volumeBody, type Plan } from "../../src/setup/plan";
 import { exportsOf, offerProblems } from "../../src/words/offer";
@@ -42,6 +42,12 @@ test("series of samples are found by the history's names", () => {
   const read = (series: string): number | null => volumeValue(series, sample);
   assert.deepEqual(["reads_s", "hit_ratio", "ram_hit_s", "ssd_hit_s", "bypassed_s", "miss_p99_us", "miss_mean_us", "all_p50_us", "baseline_us"].map(read), [5, null, 3, 0, 3, 3, 1, null, 9]);
   assert.equal(poolValue("nothing", {} as never), null);
+});
+
+test("a range of estimated flash writes begins with the lower figure", () => {
+  assert.equal(flashRange({ own_spare_percent: 28, even: 1.53, skewed: 1.77 }), "1.5 to 1.8");
+  assert.equal(flashRange({ own_spare_percent: 7, even: 7.85, skewed: 7.47 }), "7.5 to 7.9");
+  assert.equal(flashRange({ own_spare_percent: 7, even: 1, skewed: 1 }), "1");
 });
 
 test("endurance by either measure", () => {
