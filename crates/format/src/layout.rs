@@ -241,11 +241,12 @@ impl Layout {
         Layout { segments_per_shard: segments as u32, ssd_bytes, ..self }
     }
 
-    /// The same pool on less of its SSD, or more of it: what lies before the end of both stays where it is. `None` if that cannot be: only shards
-    /// that all end where the pool ends can be cut, and the ring stays as it is, which may be too short for more slots, or too long for few.
+    /// The same pool on less of its SSD, or more of it: what lies before the end of both stays where it is, and as large a part is left unused.
+    /// `None` if that cannot be: only shards that all end where the pool ends can be cut, and the ring stays as it is, which may be too short for
+    /// more slots, or too long for few.
     pub fn resized(&self, ssd_bytes: u64) -> Option<Layout> {
         let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
-        let resized = self.filling(ssd_bytes);
+        let resized = Layout { ssd_bytes, ..self.filling(without_spare(ssd_bytes, self.spare_percent())) };
         let can_be = self.has_slots() && (self.arrangement == Arrangement::Interleaved || self.shards == 1);
         (can_be && resized.check().is_ok()).then_some(resized)
     }
@@ -256,8 +257,8 @@ impl Layout {
         if percent == 0 || !self.has_slots() {
             return self;
         }
-        let used_bytes = self.ssd_bytes / 100 * u64::from(100_u8.saturating_sub(percent));
-        let segments_per_shard = self.filling(used_bytes).segments_per_shard.clamp(SEGMENTS_PER_SHARD_MIN, self.segments_per_shard);
+        let segments_per_shard =
+            self.filling(without_spare(self.ssd_bytes, percent)).segments_per_shard.clamp(SEGMENTS_PER_SHARD_MIN, self.segments_per_shard);
         let shorter = u64::from(self.ring_pages) * u64::from(segments_per_shard);
         let ring_pages = shorter.div_ceil(u64::from(self.segments_per_shard)) as u32;
         Layout { segments_per_shard, ring_pages: ring_pages.max(RING_PAGES_MIN), ..self }
@@ -460,6 +461,11 @@ impl Layout {
     }
 }
 
+/// What is left of an SSD of which so many percent stay unused.
+fn without_spare(ssd_bytes: u64, percent: u8) -> u64 {
+    ssd_bytes - (u128::from(ssd_bytes) * u128::from(percent.min(100)) / 100) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -581,6 +587,11 @@ mod tests {
             }
             assert_eq!(log.with_spare(10), log, "a log");
         }
+        // Given to a disk and taken back.
+        let spared = Layout::plan_default(1 << 30, 1).expect("fits").with_slots().with_spare(20);
+        let smaller = spared.resized(512 << 20).expect("it can be cut");
+        assert_eq!((spared.spare_percent(), smaller.spare_percent()), (20, 20));
+        assert_eq!(smaller.resized(1 << 30), Some(spared));
         let smallest = Layout::plan_default(2 << 20, 1).expect("fits").with_slots();
         assert_eq!(smallest.with_spare(50).check(), Ok(()));
     }
