@@ -65,7 +65,7 @@ pub fn run(path: &str, blocks: u64) -> Result<()> {
     for (index, end) in (0u16..).zip(ends) {
         let shard = ShardIndex(index);
         let pool = PagePool::new(PAGES_MIN + RAM_BLOCKS as usize + 4096);
-        let place = StorePlace { uuid: state.superblock.uuid, session: state.superblock.session, shard, layout };
+        let place = StorePlace { uuid: state.superblock.uuid, session: state.superblock.session, shard, layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: RAM_BLOCKS, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut rig =
             Filler { shard: Shard::new(config, end), ssds: [&medium.0], io: VecDeque::new(), now_ns: 1, answered: 0, quiet: false };

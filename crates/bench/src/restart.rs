@@ -175,7 +175,7 @@ fn write_footer(medium: &mut dyn Medium, state: &PoolState, shard: ShardIndex, s
 fn write_starts(ssd: &OpenDevice) -> Result<()> {
     let mut root = medium(ssd)?;
     let mut state = superblock::load(&mut root)?;
-    let first = format::LogStart { first_seq: 1, first_group: 1, tail_seq: 1 };
+    let first = format::LogStart::EMPTY;
     state.superblock.session = 1;
     state.superblock.log_starts.iter_mut().for_each(|start| *start = first);
     state.store(&mut root)?;

@@ -33,7 +33,7 @@ impl Rig {
     pub fn with_layout(layout: Layout, ram_blocks: u64) -> Rig {
         let ssd_bytes = layout.ssd_bytes;
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
-        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
         let attach = Command::Attach { volume: VolumeIndex(0), id: VolumeId(1), size_bytes: 1 << 40, options: options() };

@@ -12,7 +12,6 @@ use crate::medium::{Medium, MediumError};
 use crate::mutants;
 use crate::store::slots;
 use alloc::vec;
-use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
 use format::layout::{SLOTS_PER_SHARD_MAX, SuperblockSlot};
 use format::{DecodeError, Layout, LayoutError, LogStart, NEWEST_VERSION, PAGE_BYTES, Superblock};
@@ -360,8 +359,15 @@ impl PoolState {
 
     /// For the end of a clean stop where blocks lie in slots: all that counts of the rings is before these ends, from their tails on.
     pub(crate) fn store_stopped(&mut self, medium: &mut dyn Medium, ends: &[LogEnd]) -> Result<(), OpenError> {
-        self.superblock.log_starts = ends.iter().map(log_start).collect();
+        self.go_on_at(ends);
         self.store_clean(medium)
+    }
+
+    /// The rings stay where they are.
+    fn go_on_at(&mut self, ends: &[LogEnd]) {
+        for (start, end) in self.superblock.log_starts.iter_mut().zip(ends) {
+            *start = LogStart { ring_first: start.ring_first, ..log_start(end) };
+        }
     }
 
     /// Begins a session: from here on the logs go on where recovery, or the checkpoint, says they end. One atomic step for all
@@ -377,7 +383,7 @@ impl PoolState {
             self.superblock.log_session = self.superblock.session;
             self.superblock.named_segments = self.superblock.layout.segments_per_shard;
         }
-        self.superblock.log_starts = ends.iter().map(log_start).collect::<Vec<_>>();
+        self.go_on_at(ends);
         for volume in &mut self.superblock.volumes {
             volume.damaged |= damaged.contains(&volume.id);
         }
@@ -386,5 +392,5 @@ impl PoolState {
 }
 
 fn log_start(end: &LogEnd) -> LogStart {
-    LogStart { first_seq: end.next_seq, first_group: end.next_group, tail_seq: end.tail_seq }
+    LogStart { first_seq: end.next_seq, first_group: end.next_group, tail_seq: end.tail_seq, ring_first: 0 }
 }

@@ -14,7 +14,8 @@
 //!
 //! With slots ([`crate::slots`]) there is no checkpoint area, a shard's part begins with its ring, and all other pages are slots. The segments of
 //! the shards take turns ([`Arrangement::Interleaved`]): the end of each shard is at the end of the pool, so that the pool can give room away. What
-//! is left unused ([`Layout::with_spare`]) lies behind them.
+//! is left unused ([`Layout::with_spare`]) lies behind them. In a pool that was a log before all is where it was, and the ring wherever there was
+//! room ([`Arrangement::BehindCheckpoint`]).
 //!
 //! A *slot* number names a page of a shard's log: physical segment × pages per segment + page in the segment. It is fixed
 //! by where the page lies, so it needs no sequence number and fits 32 bits.
@@ -92,6 +93,32 @@ impl SuperblockSlot {
     }
 }
 
+/// How the segments of several shards lie. The numbers stand in the superblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u16)]
+pub enum Arrangement {
+    /// All of a shard, then all of the next one: logs.
+    #[default]
+    SideBySide = 0,
+    /// The first segment of each shard, then the second of each: pools with slots.
+    Interleaved = 1,
+    /// As [`Arrangement::SideBySide`], of a pool with slots that was a log before: all pages stay where they are, so the first part begins behind
+    /// the area of the log's checkpoint, which nothing uses any more.
+    BehindCheckpoint = 2,
+}
+
+impl Arrangement {
+    /// The arrangement of that number, if there is one.
+    pub const fn from_u16(number: u16) -> Option<Arrangement> {
+        match number {
+            0 => Some(Arrangement::SideBySide),
+            1 => Some(Arrangement::Interleaved),
+            2 => Some(Arrangement::BehindCheckpoint),
+            _ => None,
+        }
+    }
+}
+
 /// Why there is no layout for what was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
@@ -129,22 +156,15 @@ pub enum LayoutError {
         /// What was found.
         ring_pages: u32,
     },
+    /// An arrangement that only pools with slots have.
+    #[error("a log is not arranged like that")]
+    Arrangement,
     /// A stored layout whose parts do not fit together.
     #[error("{segments_per_shard} segments a shard do not fit the device")]
     Segments {
         /// What was found.
         segments_per_shard: u32,
     },
-}
-
-/// How the segments of several shards lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Arrangement {
-    /// All of a shard, then all of the next one: logs.
-    #[default]
-    SideBySide,
-    /// The first segment of each shard, then the second of each.
-    Interleaved,
 }
 
 /// A segment holds at least so many of them: what is lost at its end is then less than half of it, packed records and what they rest on included.
@@ -161,8 +181,8 @@ pub struct Layout {
     pub segments_per_shard: u32,
     /// Bytes of the SSD that the pool may use, a multiple of 4096. A device that is smaller now was truncated.
     pub ssd_bytes: u64,
-    /// 0: blocks are appended to a log of segments. Else blocks lie in slots ([`crate::slots`]), and so many pages at the beginning of each
-    /// shard's part are its ring; segments are shelves of slots then.
+    /// 0: blocks are appended to a log of segments. Else blocks lie in slots ([`crate::slots`]), and so many pages of each shard's part are its
+    /// ring, from its beginning on or from where the superblock says ([`crate::LogStart::ring_first`]); segments are shelves of slots then.
     pub ring_pages: u32,
     /// How the segments of the shards lie.
     pub arrangement: Arrangement,
@@ -243,12 +263,23 @@ impl Layout {
 
     /// The same pool on less of its SSD, or more of it: what lies before the end of both stays where it is, and as large a part is left unused.
     /// `None` if that cannot be: only shards that all end where the pool ends can be cut, and the ring stays as it is, which may be too short for
-    /// more slots, or too long for few.
+    /// more slots, or too long for few. Where a pool that was a log begins follows from its length.
     pub fn resized(&self, ssd_bytes: u64) -> Option<Layout> {
         let ssd_bytes = ssd_bytes - ssd_bytes % PAGE_BYTES as u64;
         let resized = Layout { ssd_bytes, ..self.filling(without_spare(ssd_bytes, self.spare_percent())) };
-        let can_be = self.has_slots() && (self.arrangement == Arrangement::Interleaved || self.shards == 1);
-        (can_be && resized.check().is_ok()).then_some(resized)
+        let end_together = match self.arrangement {
+            Arrangement::Interleaved => true,
+            Arrangement::SideBySide => self.shards == 1,
+            Arrangement::BehindCheckpoint => false,
+        };
+        (self.has_slots() && end_together && resized.check().is_ok()).then_some(resized)
+    }
+
+    /// What a pool with this layout, a log, has when it is made one with slots: all pages stay where they are, and a ring of that length is one of
+    /// blocks stored as they are, or of packed ones.
+    pub fn upgraded(self, packed: bool) -> Layout {
+        let slots_per_page = if packed { PACKED_SLOTS_PER_RING_PAGE } else { SLOTS_PER_RING_PAGE };
+        Layout { ring_pages: self.ring_pages_needed(slots_per_page), arrangement: Arrangement::BehindCheckpoint, ..self }
     }
 
     /// The same slots on fewer segments: so many percent of the SSD stay unused behind them, as far as [`SEGMENTS_PER_SHARD_MIN`] allows. The ring
@@ -336,6 +367,9 @@ impl Layout {
         {
             return Err(LayoutError::Ring { ring_pages: self.ring_pages });
         }
+        if !self.has_slots() && self.arrangement != Arrangement::SideBySide {
+            return Err(LayoutError::Arrangement);
+        }
         if self.end_bytes() > self.ssd_bytes || !self.ssd_bytes.is_multiple_of(PAGE_BYTES as u64) {
             return Err(LayoutError::TooSmall { needed_bytes: self.end_bytes(), found_bytes: self.ssd_bytes });
         }
@@ -413,7 +447,7 @@ impl Layout {
 
     /// Room for the checkpoint of one shard, in bytes.
     pub const fn checkpoint_bytes_per_shard(&self) -> u64 {
-        if self.has_slots() {
+        if self.has_slots() && !matches!(self.arrangement, Arrangement::BehindCheckpoint) {
             return 0;
         }
         let slots = self.segments_per_shard as u64 * self.pages_per_segment() as u64;
@@ -429,7 +463,7 @@ impl Layout {
     /// Where a segment begins, in bytes.
     pub const fn segment_offset(&self, shard: ShardIndex, physical: u32) -> u64 {
         let nth = match self.arrangement {
-            Arrangement::SideBySide => shard.0 as u64 * self.segments_per_shard as u64 + physical as u64,
+            Arrangement::SideBySide | Arrangement::BehindCheckpoint => shard.0 as u64 * self.segments_per_shard as u64 + physical as u64,
             Arrangement::Interleaved => physical as u64 * self.shards as u64 + shard.0 as u64,
         };
         self.segments_at_bytes() + nth * self.segment_bytes as u64
@@ -623,6 +657,24 @@ mod tests {
             arrangement: Arrangement::SideBySide,
         };
         assert_eq!(before.check(), Ok(()));
+    }
+
+    #[test]
+    fn an_upgraded_log_has_its_pages_where_they_were() {
+        for (ssd_bytes, shards) in [(2_u64 << 20, 1), (64 << 20, 3), (3 << 30, 4), (1 << 40, 8)] {
+            let log = Layout::plan_default(ssd_bytes, shards).expect("fits");
+            for packed in [false, true] {
+                let upgraded = log.upgraded(packed);
+                assert_eq!(upgraded.check(), Ok(()), "{upgraded:?}");
+                let last = ShardIndex(log.shards - 1);
+                assert_eq!(upgraded.page_offset(last, 7, 3), log.page_offset(last, 7, 3));
+                assert_eq!(upgraded.end_bytes(), log.end_bytes());
+                assert!(log.with_slots().segments_at_bytes() <= log.segments_at_bytes(), "a new pool has no area of a checkpoint");
+            }
+            let twisted = Layout { arrangement: Arrangement::BehindCheckpoint, ..log };
+            assert_eq!(twisted.check(), Err(LayoutError::Arrangement));
+        }
+        assert!((0..9).all(|number| Arrangement::from_u16(number).is_none_or(|arrangement| arrangement as u16 == number)));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub mod superblock;
 pub use checksum::{PayloadOwner, block_checksum, object_checksum, open_packed, payload_checksum, seal_packed};
 pub use footer::{Footer, FooterHead};
 pub use group::GroupHead;
-pub use layout::{Layout, LayoutError};
+pub use layout::{Arrangement, Layout, LayoutError};
 pub use packed::{Encoding, Packed};
 pub use record::{Record, RecordKind};
 pub use superblock::{LogStart, Superblock, VolumeRecord};

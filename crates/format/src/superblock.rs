@@ -6,9 +6,9 @@
 //!   40 generation u64       48 session u64
 //!   56 ssd bytes u64        64 segment bytes u32             68 segments per shard u32
 //!   72 shards u16           74 volume count u16              76 next volume id u32
-//!   80 from version 4 on, else zero: ring pages u32, arrangement u16 (0 side by side, 1 interleaved), zero u16, log session u64, epoch u64,
-//!  104 what a reader must know u64 (0), segments a shard that the rings may name u32, zero u32
-//!  256 one log start a shard, 32 bytes: first seq u64, first group u64, tail seq u64, zero
+//!   80 from version 4 on, else zero: ring pages u32, arrangement u16 (0 side by side, 1 interleaved, 2 behind a checkpoint), zero u16,
+//!   88 log session u64, epoch u64, what a reader must know u64 (0), segments a shard that the rings may name u32, zero u32
+//!  256 one log start a shard, 32 bytes: first seq u64, first group u64, tail seq u64, from version 4 on first page of the ring u32, zero
 //!      one record a volume, 384 bytes:
 //!        0 id u32     4 mode u8    5 flags u8 (bit 0: may have dirty, bit 1: damaged)    6 name length u8    7 zero
 //!        8 uuid      24 size bytes u64     32 name, 64 bytes     96 backing identity length u16     98 zero
@@ -21,12 +21,12 @@
 use crate::bytes::{all_zero, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::checksum::{header_matches, seal_header};
 use crate::layout::{Arrangement, SHARDS_MAX, SLOTS_PER_SHARD_MAX, SUPERBLOCK_SLOT_BYTES};
-use crate::slots::SLOTS_VERSION;
+use crate::slots::{RingPlace, SLOTS_VERSION};
 use crate::{COUNT_MAX, DecodeError, FORMAT_VERSION, Layout, PAGE_BYTES, is_read};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use types::{Mode, VOLUMES_MAX, VolumeId};
+use types::{Mode, ShardIndex, VOLUMES_MAX, VolumeId};
 
 /// The first eight bytes of a device that carries a pool.
 pub const SUPERBLOCK_MAGIC: &[u8; 8] = b"HEARTHSB";
@@ -58,11 +58,13 @@ pub struct LogStart {
     pub first_group: u64,
     /// Segments before this one hold nothing that counts, whatever the log says; at most `first_seq`. With slots the same as that.
     pub tail_seq: u64,
+    /// With slots: the page of the shard's part that its ring begins with; 0 unless the pool was a log before. Else 0.
+    pub ring_first: u32,
 }
 
 impl LogStart {
     /// Of a log in which nothing was ever written.
-    pub const EMPTY: LogStart = LogStart { first_seq: 1, first_group: 1, tail_seq: 1 };
+    pub const EMPTY: LogStart = LogStart { first_seq: 1, first_group: 1, tail_seq: 1, ring_first: 0 };
 }
 
 /// What the pool knows of a volume.
@@ -159,7 +161,7 @@ impl Superblock {
         put_u32(into, 76, self.next_volume_id.0);
         if self.layout.has_slots() {
             put_u32(into, 80, self.layout.ring_pages);
-            put_u16(into, 84, u16::from(self.layout.arrangement == Arrangement::Interleaved));
+            put_u16(into, 84, self.layout.arrangement as u16);
             put_u64(into, 88, self.log_session);
             put_u64(into, 96, self.epoch);
             put_u32(into, 112, self.named_segments);
@@ -168,6 +170,7 @@ impl Superblock {
             put_u64(slot, 0, start.first_seq);
             put_u64(slot, 8, start.first_group);
             put_u64(slot, 16, start.tail_seq);
+            put_u32(slot, 24, start.ring_first);
         }
         for (volume, slot) in self.volumes.iter().zip(into[volumes_at..].chunks_exact_mut(VOLUME_BYTES)) {
             volume.encode(slot);
@@ -209,24 +212,6 @@ impl Superblock {
         if !is_read(version) && version != SLOTS_VERSION {
             return Err(DecodeError::Version { found: version });
         }
-        let layout = Layout {
-            ssd_bytes: get_u64(bytes, 56),
-            segment_bytes: get_u32(bytes, 64),
-            segments_per_shard: get_u32(bytes, 68),
-            shards: get_u16(bytes, 72),
-            ring_pages: if version == SLOTS_VERSION { get_u32(bytes, 80) } else { 0 },
-            arrangement: match get_u16(bytes, 84) {
-                0 => Arrangement::SideBySide,
-                1 if version == SLOTS_VERSION => Arrangement::Interleaved,
-                _ => return wrong("arrangement"),
-            },
-        };
-        let (shards, volumes) = (usize::from(layout.shards), usize::from(get_u16(bytes, 74)));
-        let volumes_at = STARTS_AT + shards * START_BYTES;
-        if length != volumes_at + volumes * VOLUME_BYTES {
-            return wrong("length");
-        }
-        let flags = get_u32(bytes, 20);
         let (log_session, epoch, needs) = match version {
             SLOTS_VERSION => (get_u64(bytes, 88), get_u64(bytes, 96), get_u64(bytes, 104)),
             _ => (0, 0, 0),
@@ -235,6 +220,22 @@ impl Superblock {
             // What a later release added, and this one cannot do without.
             return Err(DecodeError::Version { found: SLOTS_VERSION + 1 });
         }
+        // Zero, as is all there, in versions without it.
+        let Some(arrangement) = Arrangement::from_u16(get_u16(bytes, 84)) else { return wrong("arrangement") };
+        let layout = Layout {
+            ssd_bytes: get_u64(bytes, 56),
+            segment_bytes: get_u32(bytes, 64),
+            segments_per_shard: get_u32(bytes, 68),
+            shards: get_u16(bytes, 72),
+            ring_pages: if version == SLOTS_VERSION { get_u32(bytes, 80) } else { 0 },
+            arrangement,
+        };
+        let (shards, volumes) = (usize::from(layout.shards), usize::from(get_u16(bytes, 74)));
+        let volumes_at = STARTS_AT + shards * START_BYTES;
+        if length != volumes_at + volumes * VOLUME_BYTES {
+            return wrong("length");
+        }
+        let flags = get_u32(bytes, 20);
         let zero_from = if version == SLOTS_VERSION { 116 } else { 80 };
         if flags > 1 || !all_zero(&bytes[zero_from..STARTS_AT]) || version == SLOTS_VERSION && !all_zero(&bytes[86..88]) {
             return wrong("flags");
@@ -243,6 +244,12 @@ impl Superblock {
             return wrong("ring");
         }
         let starts = bytes[STARTS_AT..volumes_at].chunks_exact(START_BYTES);
+        let log_start = |start: &[u8]| LogStart {
+            first_seq: get_u64(start, 0),
+            first_group: get_u64(start, 8),
+            tail_seq: get_u64(start, 16),
+            ring_first: get_u32(start, 24),
+        };
         let superblock = Superblock {
             uuid: get_uuid(bytes, 24),
             generation: get_u64(bytes, 40),
@@ -253,13 +260,16 @@ impl Superblock {
             log_session,
             epoch,
             named_segments: if version == SLOTS_VERSION { get_u32(bytes, 112) } else { layout.segments_per_shard },
-            log_starts: starts
-                .map(|start| LogStart { first_seq: get_u64(start, 0), first_group: get_u64(start, 8), tail_seq: get_u64(start, 16) })
-                .collect(),
+            log_starts: starts.map(log_start).collect(),
             volumes: bytes[volumes_at..length].chunks_exact(VOLUME_BYTES).map(VolumeRecord::decode).collect::<Result<_, _>>()?,
         };
         superblock.check()?;
         Ok(superblock)
+    }
+
+    /// With slots: where the ring of a shard lies in its part.
+    pub fn ring(&self, shard: ShardIndex) -> RingPlace {
+        RingPlace { first: self.log_starts[usize::from(shard.0)].ring_first, pages: self.layout.ring_pages }
     }
 
     /// The volume with that number.
@@ -289,11 +299,14 @@ impl Superblock {
         {
             return wrong("named segments");
         }
+        // The ring does not go round the end of the shard's part.
+        let last_ring = if self.layout.has_slots() { self.layout.slots_per_shard() - self.layout.ring_pages } else { 0 };
         let sound = |start: &LogStart| {
             let groups = u64::from(self.layout.ring_pages);
             let is_ring = start.tail_seq == start.first_seq && (start.first_seq..=start.first_seq + groups).contains(&start.first_group);
             start.first_group >= 1
                 && (is_ring || !self.layout.has_slots())
+                && start.ring_first <= last_ring
                 && start.first_seq.max(start.first_group) < 2 * COUNT_MAX
                 && start.tail_seq >= 1
                 && start.tail_seq <= start.first_seq

@@ -9,9 +9,8 @@ use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Re
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
 use engine::stats::ShardStats;
 use engine::store::StorePlace;
-use format::Layout;
 use format::checkpoint::LogEnd;
-use format::layout::Arrangement;
+use format::{Arrangement, Layout};
 use page::{Page, PageMutVec, PagePool, PageVec};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -90,7 +89,7 @@ impl Alone {
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
         let layout = if config.slots { with_slots(layout) } else { layout };
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
-        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let shard_config = ShardConfig { place, ram_blocks: config.ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         Alone {
             shard: Shard::new(shard_config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 }),

@@ -269,7 +269,8 @@ impl Restart<'_> {
 
     fn finish_in(&self, session: u64, shard: ShardIndex, gathering: Gathering, end: LogEnd, report: Option<RecoveryReport>) -> Restarted {
         let superblock = &self.state.superblock;
-        let place = StorePlace { uuid: superblock.uuid, session, shard, layout: superblock.layout };
+        let ring_first = superblock.log_starts[usize::from(shard.0)].ring_first;
+        let place = StorePlace { uuid: superblock.uuid, session, shard, layout: superblock.layout, ring_first };
         let (ram_blocks, pool) = (self.ram_blocks, self.pages.clone());
         let config = ShardConfig { place, ram_blocks, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
         let tallies = gathering.tallies.into_iter().map(|(_, place, tally)| (place, tally)).collect();

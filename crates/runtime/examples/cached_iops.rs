@@ -52,7 +52,7 @@ fn main() {
     let ram_blocks = ram_mib * 256 / u64::from(layout.shards);
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + ram_blocks as usize) + 16_384);
     let shards = (0..layout.shards).map(|shard| {
-        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
     });

@@ -10,7 +10,7 @@ use engine::packer::ContentOptions;
 use engine::shard::{PAGES_MIN, RecoveredBlock, Shard};
 use engine::superblock::{self, OpenError};
 use format::superblock::BACKING_IDENTITY_BYTES_MAX;
-use format::{Layout, VolumeRecord};
+use format::{Layout, Superblock, VolumeRecord};
 use page::PagePool;
 use pool::commands::token_of;
 use pool::part::home_of;
@@ -37,11 +37,27 @@ fn refusal(error: OpenError) -> Refusal {
 pub fn layout(plan: &Plan) -> Layout {
     let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
     let layout = Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD");
-    match &plan.content {
-        _ if !plan.slots => layout,
-        // Some pools were made before anybody thought of content.
-        Some(content) if !content.setting.secret.is_multiple_of(4) => layout.with_packed_slots(),
-        _ => layout.with_slots(),
+    // Some pools were made before anybody thought of content.
+    let packed = plan.content.as_ref().is_some_and(|content| !content.setting.secret.is_multiple_of(4));
+    match plan.slots {
+        false => layout,
+        true if was_log(plan) => layout.upgraded(packed),
+        true if packed => layout.with_packed_slots(),
+        true => layout.with_slots(),
+    }
+}
+
+/// Whether the pool looks as if it had been a log before: its rings are anywhere.
+fn was_log(plan: &Plan) -> bool {
+    plan.slots && plan.seed.is_multiple_of(3)
+}
+
+/// Puts the rings somewhere.
+fn place_rings(plan: &Plan, superblock: &mut Superblock) {
+    let mut prng = Prng::new(plan.seed).fork(31);
+    let places = superblock.layout.slots_per_shard() - superblock.layout.ring_pages + 1;
+    for start in &mut superblock.log_starts {
+        start.ring_first = prng.below(places.into()) as u32;
     }
 }
 
@@ -88,6 +104,9 @@ fn resize(plan: &Plan, session: u64, ssd: &mut Blocking) -> Result<(), Refusal> 
 impl Builder for Engine {
     fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal> {
         let mut pool = superblock::create(ssd, layout(plan), host.pool_uuid).map_err(refusal)?;
+        if was_log(plan) {
+            place_rings(plan, &mut pool.superblock);
+        }
         for (index, volume) in plan.volumes.iter().enumerate() {
             let id = pool.superblock.next_volume_id;
             pool.superblock.next_volume_id = VolumeId(id.0 + 1);

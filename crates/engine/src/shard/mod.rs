@@ -644,8 +644,7 @@ impl Shard {
     /// What is in each slot and place of the SSD, in that order, where blocks lie in slots: for the sweep of a clean stop. Only when quiesced.
     pub fn sweep(&self) -> impl Iterator<Item = format::slots::Set> + '_ {
         let facts = Known { index: &self.index, partial: &self.partial, volumes: &self.volumes };
-        let layout = &self.config.place.layout;
-        facts.sweep(layout.ring_pages..layout.slots_per_shard())
+        facts.sweep(0..self.config.place.slots())
     }
 
     /// Where the store would continue, if all that it has written is durable and nothing is under way.

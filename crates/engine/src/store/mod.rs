@@ -40,6 +40,7 @@ use core::ops::Range;
 use format::Record;
 use format::checkpoint::LogEnd;
 use format::layout::Arrangement;
+use format::slots::RingPlace;
 use page::{Page, PagePool};
 use types::{EXTENT_BLOCKS, ShardIndex, VolumeId};
 
@@ -54,9 +55,16 @@ pub struct StorePlace {
     pub shard: ShardIndex,
     /// The pool's geometry.
     pub layout: format::Layout,
+    /// With slots: the page of the shard's part that its ring begins with. Else 0.
+    pub ring_first: u32,
 }
 
 impl StorePlace {
+    /// With slots: where the ring lies in the shard's part.
+    pub fn ring(&self) -> RingPlace {
+        RingPlace { first: self.ring_first, pages: self.layout.ring_pages }
+    }
+
     /// Slots for blocks stored as pages.
     pub fn slots(&self) -> u32 {
         self.layout.slots_per_shard()

@@ -55,7 +55,7 @@ impl Rig {
     fn new() -> Rig {
         let pool = PagePool::new(PAGES_MIN + 1024);
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
-        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: 0, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
         let id = VolumeId(1);

@@ -46,7 +46,7 @@ impl Rig {
             found.add(RecoveredBlock { volume: VOLUME, block, slot, dirty: true, mask, checksum, stored });
         }
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
-        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let next_seq = if dirty.is_empty() { 1 } else { 2 };
         let mut shard = Shard::with_blocks(config, LogEnd { next_seq, next_group: next_seq, tail_seq: 1 }, found);

@@ -42,7 +42,7 @@ impl Rig {
     fn new(ram_blocks: u64, options: VolumeOptions) -> Rig {
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
-        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut rig = Rig {
             front: Front::new(1),

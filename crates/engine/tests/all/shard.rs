@@ -37,7 +37,7 @@ impl Rig {
         let mut front = Front::new(2);
         let mut shards: Vec<Shard> = (0..2)
             .map(|shard| {
-                let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
+                let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout, ring_first: 0 };
                 let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
                 Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
             })

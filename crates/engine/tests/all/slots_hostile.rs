@@ -18,14 +18,16 @@ use types::{ShardIndex, VolumeId, VolumeIndex};
 const SHARD: ShardIndex = ShardIndex(0);
 const SEEDS: u64 = 4000;
 
-fn offset_of(pool: &PoolState, slot: u64) -> u64 {
-    pool.superblock.layout.page_offset(SHARD, 0, 0) + slot * 4096
+fn offset_of(pool: &PoolState, slot: u32) -> u64 {
+    pool.superblock.layout.page_offset(SHARD, 0, 0) + u64::from(slot) * 4096
 }
 
 fn statement(pool: &PoolState, random: &mut Random) -> Statement {
     let layout = &pool.superblock.layout;
-    let (ring, all) = (u64::from(layout.ring_pages), u64::from(layout.slots_per_shard()));
-    let slot = (ring + random.below(all - ring)) as u32;
+    let (ring, all) = (pool.superblock.ring(SHARD), layout.slots_per_shard());
+    let slot_of = |number: u64| ring.nth_slot(number as u32);
+    let slots = u64::from(all - ring.pages);
+    let slot = slot_of(random.below(slots));
     if random.chance(1, 3) {
         return packed(slot, random);
     }
@@ -44,7 +46,7 @@ fn statement(pool: &PoolState, random: &mut Random) -> Statement {
             vital: false,
             checksum: 7,
             slot,
-            old: random.chance(1, 3).then(|| (ring + random.below(all - ring)) as u32).filter(|old| *old != slot),
+            old: random.chance(1, 3).then(|| slot_of(random.below(slots))).filter(|old| *old != slot),
             stored: None,
         }),
     }
@@ -104,7 +106,12 @@ fn put_into_index(pool: &PoolState, found: &[Set]) {
 /// A pool whose ring says much, one group after the other.
 fn written(seed: u64) -> (Disk, PoolState) {
     let mut random = Random(seed);
-    let (mut disk, mut pool) = pool_with(seed, layout_of(40).with_slots());
+    let log = layout_of(40);
+    let (mut disk, mut pool) = pool_with(seed, if seed.is_multiple_of(2) { log.with_slots() } else { log.upgraded(false) });
+    if seed % 2 == 1 {
+        let places = pool.superblock.layout.slots_per_shard() - pool.superblock.layout.ring_pages + 1;
+        pool.superblock.log_starts[0].ring_first = random.below(places.into()) as u32;
+    }
     pool.reserve_session(&mut disk).expect("stores");
     pool.begin_session(&mut disk, &[LogEnd { next_seq: 1, next_group: 2, tail_seq: 1 }], &[]).expect("stores");
     let ring_pages = u64::from(pool.superblock.layout.ring_pages);
@@ -114,7 +121,7 @@ fn written(seed: u64) -> (Disk, PoolState) {
         let tail = if random.chance(1, 3) { 1 + random.below(group) } else { 1 };
         let uuid = pool.superblock.uuid;
         let head = RingHead { uuid, session: 1, shard: SHARD, group, tail, durable: group.saturating_sub(1 + random.below(3)), epoch: 0 };
-        let offset_bytes = offset_of(&pool, group % ring_pages);
+        let offset_bytes = offset_of(&pool, pool.superblock.ring(SHARD).page_of(group));
         disk.rot(offset_bytes, |page| head.encode(&statements, page));
     }
     (disk, pool)
@@ -122,8 +129,9 @@ fn written(seed: u64) -> (Disk, PoolState) {
 
 /// One thing that writers never do.
 fn harm(disk: &mut Disk, pool: &PoolState, random: &mut Random) {
-    let ring_pages = u64::from(pool.superblock.layout.ring_pages);
-    let (place, other) = (offset_of(pool, random.below(ring_pages)), offset_of(pool, random.below(ring_pages)));
+    let ring = pool.superblock.ring(SHARD);
+    let mut any_page = || offset_of(pool, ring.page_of(random.below(ring.pages.into())));
+    let (place, other) = (any_page(), any_page());
     match random.below(5) {
         0 => disk.rot(place, |page| page[random.below(4096) as usize] ^= 1 << random.below(8)),
         1 => disk.rot(place, |page| page.fill(0)),
@@ -159,7 +167,7 @@ fn any_ring_is_an_error_or_a_state() {
         match start(&mut disk, &mut pool) {
             Ok((end, places, found)) => {
                 (states, damaged) = (states + 1, damaged + u64::from(places > 0));
-                assert!(found.iter().all(|set| set.slot >= pool.superblock.layout.ring_pages), "seed {seed}");
+                assert!(found.iter().all(|set| !pool.superblock.ring(SHARD).contains(set.slot)), "seed {seed}");
                 put_into_index(&pool, &found);
                 packed += found.iter().filter(|set| set.stored.is_some()).count();
                 let again = start(&mut disk, &mut pool).unwrap_or_else(|error| panic!("seed {seed}, interrupted and repeated: {error}"));

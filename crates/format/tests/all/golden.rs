@@ -43,7 +43,7 @@ fn superblock() -> Superblock {
         log_session: 0,
         epoch: 0,
         named_segments: layout().segments_per_shard,
-        log_starts: vec![LogStart { first_seq: 2, first_group: 3, tail_seq: 1 }],
+        log_starts: vec![LogStart { first_seq: 2, first_group: 3, tail_seq: 1, ring_first: 0 }],
         volumes: vec![
             volume(1, "database", Mode::WriteBack, b"a disk"),
             volume(2, "Archiv für später", Mode::WriteThrough, &[0xff; 256]),

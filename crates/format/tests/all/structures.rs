@@ -121,7 +121,7 @@ impl Random {
 
     fn superblock(&mut self) -> Superblock {
         let planned = Layout::plan((1 << 28) + self.below(1 << 40), 1 + self.below(64) as u16, 64 << 10).expect("fits");
-        let layout = [planned, planned.with_slots(), planned.with_packed_slots()][self.below(3) as usize];
+        let layout = [planned, planned.with_slots(), planned.with_packed_slots(), planned.upgraded(true)][self.below(4) as usize];
         let mut superblock = Superblock::new(self.uuid(), layout);
         if layout.has_slots() {
             superblock.named_segments = layout.segments_per_shard + self.below(9) as u32 * u32::from(layout.segments_per_shard < 1 << 20);
@@ -132,9 +132,15 @@ impl Random {
         superblock.clean = self.below(2) == 0;
         for start in &mut superblock.log_starts {
             let first_seq = 100 + self.below(1 << 50);
+            let any_ring = u64::from(layout.slots_per_shard() - layout.ring_pages) + 1;
             *start = match layout.ring_pages {
-                0 => LogStart { first_seq, first_group: 1 + self.below(1 << 50), tail_seq: first_seq - self.below(8) },
-                ring => LogStart { first_seq, first_group: first_seq + self.below(ring.into()), tail_seq: first_seq },
+                0 => LogStart { first_seq, first_group: 1 + self.below(1 << 50), tail_seq: first_seq - self.below(8), ring_first: 0 },
+                ring => LogStart {
+                    first_seq,
+                    first_group: first_seq + self.below(ring.into()),
+                    tail_seq: first_seq,
+                    ring_first: self.below(any_ring) as u32,
+                },
             };
         }
         let modes = [Mode::WriteThrough, Mode::WriteAround, Mode::WriteBack, Mode::PassThrough];

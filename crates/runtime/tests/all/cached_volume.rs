@@ -42,7 +42,7 @@ fn machine_with(directory: &Path, model: Option<DiskModel>) -> Machine {
     let ram_blocks = 64;
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + ram_blocks) + 4096);
     let shards = (0..layout.shards).map(|shard| {
-        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: ram_blocks as u64, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
     });

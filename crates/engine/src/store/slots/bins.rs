@@ -14,6 +14,7 @@ use crate::store::{Facts, PackedPayload, Purpose, Store, Urgency};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use format::Layout;
 use format::slots::Statement;
 use page::{Page, PagePool, PageVec};
 use types::BLOCK_BYTES;
@@ -249,7 +250,6 @@ impl Slots {
             self.packs.sweep_pages = 0;
             return;
         }
-        let ring_pages = self.place.layout.ring_pages;
         let of_round = self.stated_units().div_ceil(super::UNITS_A_PAGE) + MARGIN_PAGES;
         // What is exact takes time, and matters only where the ring becomes short.
         if self.ring_room() > of_round + 2 * super::RING_RESERVE {
@@ -257,10 +257,11 @@ impl Slots {
             return;
         }
         let (slots, behind) = (self.places.slots(), self.rounds.behind());
-        let first = ring_pages + self.rounds.next();
-        let end = first + behind;
-        let packed = facts.packed_count(first..end.min(slots))
-            + if end > slots { facts.packed_count(ring_pages..ring_pages + end - slots) } else { 0 };
+        // Nothing is packed in the ring's pages.
+        let (ring, first) = (self.place.ring(), self.rounds.next());
+        let (all, end) = (slots - ring.pages, first + behind);
+        let packed = facts.packed_count(ring.nth_slot(first)..ring.nth_slot(end.min(all)).min(slots))
+            + if end > all { facts.packed_count(0..ring.nth_slot(end - all).min(slots)) } else { 0 };
         self.packs.sweep_pages = (u64::from(behind) + 2 * packed).div_ceil(super::UNITS_A_PAGE) + MARGIN_PAGES;
     }
 
@@ -271,10 +272,14 @@ impl Slots {
 
     /// Whether more may be packed: the sweep must get round before the ring is full, and a start must be able to state everything.
     pub(super) fn may_pack_more(&self) -> bool {
-        let beside = super::partial_units(&self.place.layout).div_ceil(super::UNITS_A_PAGE) + 2 * super::RING_RESERVE;
-        let most_pages = self.ring_pages().saturating_sub(beside) / ROUNDS_IN_RING;
-        self.stated_units() < most_pages * super::UNITS_A_PAGE
+        self.stated_units() < stated_units_max(&self.place.layout)
     }
+}
+
+/// What there may be to say of all slots, in units of a short statement, for more to be packed.
+fn stated_units_max(layout: &Layout) -> u64 {
+    let beside = super::partial_units(layout).div_ceil(super::UNITS_A_PAGE) + 2 * super::RING_RESERVE;
+    u64::from(layout.ring_pages).saturating_sub(beside) / ROUNDS_IN_RING * super::UNITS_A_PAGE
 }
 
 /// A page for a packed record that is stored as it is.

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 use format::packed::Encoding;
 use format::slots::statement::{Stored, UNIT_BYTES};
-use format::slots::{Set, Statement};
+use format::slots::{RingPlace, Set, Statement};
 use format::{PAGE_BYTES, PayloadOwner, Superblock, object_checksum, open_packed, payload_checksum};
 use types::{ShardIndex, VOLUME_BLOCKS_MAX, VolumeId};
 
@@ -36,30 +36,30 @@ pub struct Found {
     volumes: Vec<VolumeId>,
     /// The volume met last, and its place: most statements are about the same one.
     last_volume: (VolumeId, u64),
-    /// By slot, from `first` on: blocks in slots of their own.
+    /// By slot, without the pages of the ring: blocks in slots of their own.
     words: Vec<Word>,
     checksums: Vec<u32>,
     /// By buckets of slots; none before the first payload came.
     packed: Vec<Vec<Packed>>,
-    /// The first slot behind the ring, and the last one.
-    first: u32,
+    ring: RingPlace,
+    /// Slots, with the pages of the ring.
     end: u32,
     region_slots: u32,
 }
 
 impl Found {
-    /// Nothing, in the slots behind a ring of so many pages, in regions of so many. Of other volumes than these nothing stays.
-    pub fn new(slots: u32, ring_pages: u32, region_slots: u32, volumes: impl IntoIterator<Item = VolumeId>) -> Found {
+    /// Nothing, in the slots beside that ring, in regions of so many. Of other volumes than these nothing stays.
+    pub fn new(slots: u32, ring: RingPlace, region_slots: u32, volumes: impl IntoIterator<Item = VolumeId>) -> Found {
         let mut volumes: Vec<VolumeId> = volumes.into_iter().collect();
         volumes.sort_unstable();
-        let behind = slots.saturating_sub(ring_pages) as usize;
+        let beside = slots.saturating_sub(ring.pages) as usize;
         Found {
             volumes,
             last_volume: (VolumeId(0), GONE_VOLUME),
-            words: vec![Word::EMPTY; behind],
-            checksums: vec![0; behind],
+            words: vec![Word::EMPTY; beside],
+            checksums: vec![0; beside],
             packed: Vec::new(),
-            first: ring_pages,
+            ring,
             end: slots,
             region_slots,
         }
@@ -67,8 +67,8 @@ impl Found {
 
     /// All that was found, in the order of slots and places.
     pub fn all(&self) -> impl Iterator<Item = Set> {
-        let buckets = if self.packed.is_empty() { self.first..self.first } else { self.first..self.end };
-        let only_plain = if self.packed.is_empty() { self.first..self.end } else { self.first..self.first };
+        let slots = |is_wanted: bool| (0..if is_wanted { self.end } else { 0 }).filter(|slot| !self.ring.contains(*slot));
+        let (buckets, only_plain) = (slots(!self.packed.is_empty()), slots(self.packed.is_empty()));
         let plain = only_plain.filter_map(|slot| self.plain(slot));
         plain.chain(buckets.flat_map(|slot| self.plain(slot).into_iter().chain(self.packed_in(slot).map(|packed| self.set_of(packed)))))
     }
@@ -100,7 +100,7 @@ impl Found {
     }
 
     fn at(&self, slot: u32) -> usize {
-        (slot - self.first) as usize
+        (if slot < self.ring.first { slot } else { slot - self.ring.pages }) as usize
     }
 
     fn word(&mut self, set: &Set, is_above: bool) -> Word {
@@ -176,6 +176,7 @@ impl Found {
         // What was said before is not younger for being said again.
         let as_before = |word: Word, held: Word| Word(word.0 & !ABOVE | held.0 & ABOVE);
         let units = units_said(set, self.region_slots).ok_or(NoSuchSlot)?;
+        self.check(((units.end - 1) / SLOT_UNITS) as u32)?;
         match &set.stored {
             None => {
                 let at = self.at(set.slot);
@@ -204,7 +205,7 @@ impl Found {
     fn check(&self, slot: u32) -> Result<(), NoSuchSlot> {
         // Places of slots beyond that have no numbers, and no index has either.
         let is_named = slot <= format::layout::SLOTS_PER_SHARD_MAX;
-        if (self.first..self.end).contains(&slot) && is_named { Ok(()) } else { Err(NoSuchSlot) }
+        if slot < self.end && !self.ring.contains(slot) && is_named { Ok(()) } else { Err(NoSuchSlot) }
     }
 
     /// Nothing is in the slot any more.
@@ -224,7 +225,7 @@ impl Found {
         if self.packed.is_empty() {
             return;
         }
-        let near = places_in(slots.start().saturating_sub(1).max(self.first)..=*slots.end());
+        let near = places_in(slots.start().saturating_sub(1)..=*slots.end());
         for bucket in self.buckets_of(&near) {
             let shares = |packed: &Packed| {
                 let of = packed.units();
@@ -245,7 +246,7 @@ impl Found {
     }
 
     fn bucket_of(&self, place: u32) -> usize {
-        ((place / PLACES_A_SLOT - self.first) / BUCKET_SLOTS) as usize
+        (place / PLACES_A_SLOT / BUCKET_SLOTS) as usize
     }
 
     /// Where in its bucket a place is, or would be.
@@ -261,7 +262,7 @@ impl Found {
 
     fn insert(&mut self, packed: Packed) {
         if self.packed.is_empty() {
-            self.packed = vec![Vec::new(); (self.end - self.first).div_ceil(BUCKET_SLOTS) as usize];
+            self.packed = vec![Vec::new(); self.end.div_ceil(BUCKET_SLOTS) as usize];
         }
         let Some((bucket, Err(at))) = self.find(packed.place) else { unreachable!("the place was cleared") };
         let bucket = &mut self.packed[bucket];
@@ -377,7 +378,7 @@ impl Found {
         let mut bases: Vec<u64> = self.all_packed().filter(|packed| is_cut(packed)).filter_map(Packed::object).collect();
         bases.sort_unstable();
         let goes = |packed: &Packed| is_cut(packed) || packed.rests_on().is_some_and(|object| bases.binary_search(&object).is_ok());
-        let stay = slots.saturating_sub(self.first) as usize;
+        let stay = if slots < self.ring.first { slots } else { slots.saturating_sub(self.ring.pages) } as usize;
         let has_dirty =
             self.words[stay..].iter().any(|word| word.has(DIRTY)) || self.all_packed().any(|packed| packed.word.has(DIRTY) && goes(packed));
         self.words.truncate(stay);
@@ -412,7 +413,7 @@ impl Found {
             let is_vital = packed.word.has(DIRTY) || packed.object().is_some_and(|object| vital.binary_search(&object).is_ok());
             (is_vital && may_be_torn(packed.word)).then(|| self.set_of(packed))
         };
-        (self.first..).zip(&self.words).filter_map(of_plain).chain(self.all_packed().filter_map(of_packed))
+        (0..).map(|nth| self.ring.nth_slot(nth)).zip(&self.words).filter_map(of_plain).chain(self.all_packed().filter_map(of_packed))
     }
 }
 
@@ -509,7 +510,7 @@ mod tests {
 
     /// Each statement is a group; all up to the watermark are durable.
     fn found_above(said: &[Statement], watermark: u64) -> Found {
-        let mut found = Found::new(40, 4, 8, [VolumeId(1)]);
+        let mut found = Found::new(40, RingPlace { first: 0, pages: 4 }, 8, [VolumeId(1)]);
         for (statement, group) in said.iter().zip(1..) {
             assert!(found.redo(statement, group > watermark).is_ok(), "{statement:?}");
         }
@@ -552,7 +553,12 @@ mod tests {
         let page_behind = Statement::Set(block(3, 11));
         assert_eq!(there(&found(&[long, lz4(1, 10, 0), page_behind])), [(1, 10, 0), (3, 11, 0)]);
         let over_the_end = Statement::Set(Set { slot: 15, ..packed_long(4) });
-        assert!(Found::new(40, 4, 8, [VolumeId(1)]).redo(&over_the_end, true).is_err(), "no payload goes on in another region");
+        let nothing = || Found::new(40, RingPlace { first: 16, pages: 4 }, 24, [VolumeId(1)]);
+        assert!(nothing().redo(&over_the_end, true).is_err(), "no payload goes on in the ring");
+        let before_the_end = Statement::Set(Set { slot: 14, ..packed_long(4) });
+        assert!(nothing().redo(&before_the_end, true).is_ok());
+        let mut regions = Found::new(40, RingPlace { first: 0, pages: 4 }, 8, [VolumeId(1)]);
+        assert!(regions.redo(&over_the_end, true).is_err(), "no payload goes on in another region");
         // The version before may lie in the same slot.
         let again = Statement::Set(Set { old: Some(10), ..packed(block(1, 10), Encoding::Lz4, 5, 16) });
         assert_eq!(there(&found(&[lz4(1, 10, 0), again])), [(1, 10, 16)]);
@@ -589,7 +595,7 @@ mod tests {
     #[test]
     fn what_was_said_is_what_is_there() {
         let volumes = (1..=VOLUMES_MAX as u32).map(|id| VolumeId(id * 4_000_000));
-        let mut found = Found::new(40, 4, 8, volumes);
+        let mut found = Found::new(40, RingPlace { first: 0, pages: 4 }, 8, volumes);
         let set = Set {
             volume: VolumeId(4_000_000 * VOLUMES_MAX as u32),
             block: VOLUME_BLOCKS_MAX - 1,
@@ -614,7 +620,7 @@ mod tests {
     #[test]
     fn a_block_or_an_object_in_two_places_is_told() {
         let there = |said: &[Set]| {
-            let mut found = Found::new(4000, 4, 8, [VolumeId(1), VolumeId(2)]);
+            let mut found = Found::new(4000, RingPlace { first: 0, pages: 4 }, 8, [VolumeId(1), VolumeId(2)]);
             said.iter().for_each(|set| assert!(found.redo(&Statement::Set(*set), true).is_ok(), "{set:?}"));
             found.settle()
         };

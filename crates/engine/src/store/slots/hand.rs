@@ -15,7 +15,8 @@ use crate::store::{Evict, EvictTurn, Judge, Progress, Purpose, RegionId, Store, 
 use ::slots::SHELF_SLOTS;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use format::slots::Statement;
+use format::Layout;
+use format::slots::{RingPlace, Statement};
 use page::PagePool;
 use types::BLOCK_BYTES;
 
@@ -109,6 +110,13 @@ impl Hand {
     pub fn take_begun(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.begun)
     }
+}
+
+/// The first shelf from this one on, and from the first one on behind the last, that has slots beside the ring.
+pub fn shelf_from(at: u32, layout: &Layout, ring: RingPlace) -> u32 {
+    let (shelves, pages) = (layout.segments_per_shard, layout.pages_per_segment());
+    let mut all = (at..shelves).chain(0..at);
+    all.find(|at| !ring.contains_all(at * pages, pages)).expect("the ring is at most half of the shard's part")
 }
 
 impl Slots {
@@ -209,7 +217,7 @@ impl Slots {
 
     fn shelf_behind(&self, at: u32) -> u32 {
         let layout = &self.place.layout;
-        if at + 1 < layout.segments_per_shard { at + 1 } else { layout.ring_pages / layout.pages_per_segment() }
+        shelf_from((at + 1) % layout.segments_per_shard, layout, self.place.ring())
     }
 
     /// The next shelf with blocks of this part of the cache; `None` if there is none, or the last ones, as many as there are, gave nothing.

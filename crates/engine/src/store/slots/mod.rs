@@ -129,7 +129,7 @@ impl Slots {
     /// A store that continues at `start`, with what is in `index`.
     pub fn new(place: StorePlace, start: LogEnd, index: &Index) -> Slots {
         let layout = &place.layout;
-        let (slots, ring_pages) = (layout.slots_per_shard(), layout.ring_pages);
+        let (slots, ring) = (layout.slots_per_shard(), place.ring());
         let common = Common {
             commits: Commits::new(start.next_group - 1),
             in_flight: InFlight::default(),
@@ -141,10 +141,10 @@ impl Slots {
         let (first, last) = (start.tail_seq, start.next_group - 1);
         let (packs, packed) = Packs::found(index, slots);
         let is_packed = |slot: u32| packed.get((slot / u64::BITS) as usize).is_some_and(|word| word >> (slot % u64::BITS) & 1 != 0);
-        let is_used = |slot: u32| slot < ring_pages || index.key_of(Slot(slot)).is_some() || is_packed(slot);
+        let is_used = |slot: u32| ring.contains(slot) || index.key_of(Slot(slot)).is_some() || is_packed(slot);
         Slots {
             places: Places::new(slots, is_used),
-            rounds: Rounds::new(slots - ring_pages, first, last),
+            rounds: Rounds::new(slots - ring.pages, first, last),
             young: Young::new(slots),
             packs: Box::new(packs),
             swept_to: 0,
@@ -159,7 +159,7 @@ impl Slots {
             written_pages: 0,
             epoch: 1,
             filled: 0,
-            hand: Box::new(Hand::new(ring_pages / layout.pages_per_segment())),
+            hand: Box::new(Hand::new(hand::shelf_from(0, layout, ring))),
             quiet: Quiet::new(start.next_group - 1),
             short_of_pages: false,
             common,

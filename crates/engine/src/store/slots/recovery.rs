@@ -175,11 +175,11 @@ pub(super) fn is_ours(head: &RingHead, superblock: &Superblock, shard: ShardInde
 impl Reader<'_> {
     /// The pages that count. Their statements are read again later: those of a large ring take much memory.
     fn find(&mut self) -> Result<Pages, OpenError> {
-        let layout = self.superblock.layout;
         let start = self.superblock.log_starts[usize::from(self.shard.0)];
-        let ring_pages = layout.ring_pages as usize;
+        let ring = self.superblock.ring(self.shard);
+        let ring_pages = ring.pages as usize;
         let mut found = Pages { tails: Vec::new(), watermark: start.first_group - 1, kept: None };
-        let mut kept = (layout.ring_pages <= KEPT_PAGES_MAX).then(|| vec![0; ring_pages * PAGE_BYTES]);
+        let mut kept = (ring.pages <= KEPT_PAGES_MAX).then(|| vec![0; ring_pages * PAGE_BYTES]);
         let mut buffer = vec![0; CHUNK_PAGES.min(ring_pages) * PAGE_BYTES];
         for first in (0..ring_pages).step_by(CHUNK_PAGES) {
             let count = CHUNK_PAGES.min(ring_pages - first);
@@ -187,7 +187,7 @@ impl Reader<'_> {
                 Some(kept) => &mut kept[first * PAGE_BYTES..(first + count) * PAGE_BYTES],
                 None => &mut buffer[..count * PAGE_BYTES],
             };
-            self.read_pages(first as u32, bytes)?;
+            self.read_pages(ring.first + first as u32, bytes)?;
             for (place, page) in (first as u64..).zip(bytes.as_chunks::<PAGE_BYTES>().0) {
                 let Some(head) = self.page_that_counts(page, place, |_| {})? else { continue };
                 found.tails.push((head.group, head.tail));
@@ -287,12 +287,13 @@ impl Reader<'_> {
     fn nothing(&self) -> Found {
         let (layout, volumes) = (&self.superblock.layout, &self.superblock.volumes);
         let named_slots = self.superblock.named_segments * layout.pages_per_segment();
-        Found::new(named_slots, layout.ring_pages, layout.pages_per_segment(), volumes.iter().map(|volume| volume.id))
+        Found::new(named_slots, self.superblock.ring(self.shard), layout.pages_per_segment(), volumes.iter().map(|volume| volume.id))
     }
 
     /// Does the statements of the groups again, one after the other. Before each group that is missing, what is clean is forgotten.
     fn redo(&mut self, found: &Pages, tail: u64, end: u64, missing: &[u64]) -> Result<Found, OpenError> {
-        let ring_pages = u64::from(self.superblock.layout.ring_pages);
+        let ring = self.superblock.ring(self.shard);
+        let ring_pages = u64::from(ring.pages);
         let mut held = self.nothing();
         let mut missing = missing.iter().copied().peekable();
         let mut first = tail;
@@ -304,7 +305,7 @@ impl Reader<'_> {
                 Some(kept) => &kept[place as usize * PAGE_BYTES..(place + count) as usize * PAGE_BYTES],
                 None => {
                     let bytes = &mut buffer[..count as usize * PAGE_BYTES];
-                    self.read_pages(place as u32, bytes)?;
+                    self.read_pages(ring.page_of(first), bytes)?;
                     bytes
                 }
             };
@@ -392,7 +393,7 @@ impl NewPages {
         shard: ShardIndex,
         all: impl Iterator<Item = Set>,
     ) -> Result<u64, OpenError> {
-        let (first, ring_pages) = (self.groups.start, u64::from(superblock.layout.ring_pages));
+        let (first, ring) = (self.groups.start, superblock.ring(shard));
         let mut pages = Pager::new(all);
         let mut chunk: Vec<u8> = Vec::with_capacity(CHUNK_PAGES * PAGE_BYTES);
         let mut page = [0; PAGE_BYTES];
@@ -404,10 +405,11 @@ impl NewPages {
             chunk.extend_from_slice(&page);
             let pages_in_chunk = (chunk.len() / PAGE_BYTES) as u64;
             // Pages of one segment lie side by side.
-            let next = (group + 1) % ring_pages;
-            if is_last || pages_in_chunk == CHUNK_PAGES as u64 || next % u64::from(superblock.layout.pages_per_segment()) == 0 {
-                let place = (group + 1 - pages_in_chunk) % ring_pages;
-                medium.write(offset_of(superblock, shard, place as u32), &chunk)?;
+            let next = ring.page_of(group + 1);
+            let is_over = next == ring.first || next.is_multiple_of(superblock.layout.pages_per_segment());
+            if is_last || is_over || pages_in_chunk == CHUNK_PAGES as u64 {
+                let place = ring.page_of(group + 1 - pages_in_chunk);
+                medium.write(offset_of(superblock, shard, place), &chunk)?;
                 chunk.clear();
             }
             if is_last {

@@ -30,7 +30,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use format::checkpoint::LogEnd;
-use format::slots::{RingHead, Set, Statement};
+use format::slots::{RingHead, RingPlace, Set, Statement};
 use format::{LogStart, PAGE_BYTES, Superblock};
 use types::{ShardIndex, VolumeId};
 
@@ -97,20 +97,20 @@ pub fn read(
     sink: &mut dyn FnMut(&Set),
 ) -> Result<Option<(LogEnd, RecoveryReport)>, OpenError> {
     let layout = &superblock.layout;
-    let ring_pages = u64::from(layout.ring_pages);
+    let ring = superblock.ring(shard);
+    let ring_pages = u64::from(ring.pages);
     let LogStart { first_seq: first, first_group: next, .. } = superblock.log_starts[usize::from(shard.0)];
     let has_sweep = superblock.clean && superblock.named_segments == layout.segments_per_shard;
     if !has_sweep || first >= next || next - first >= ring_pages {
         return Ok(None);
     }
-    let mut sweep =
-        Sweep { superblock, behind: u64::from(layout.ring_pages) * SLOT_UNITS, known: None, objects: Vec::new(), report: report(next) };
+    let mut sweep = Sweep { superblock, ring, behind: 0, known: None, objects: Vec::new(), report: report(next) };
     let mut buffer = vec![0; CHUNK_PAGES as usize * PAGE_BYTES];
     let mut group = first;
     while group < next {
         let place = group % ring_pages;
         let pages = (next - group).min(ring_pages - place).min(CHUNK_PAGES);
-        for (at, run) in runs_of(layout, place as u32, &mut buffer[..pages as usize * PAGE_BYTES]) {
+        for (at, run) in runs_of(layout, ring.page_of(group), &mut buffer[..pages as usize * PAGE_BYTES]) {
             medium.read(offset_of(superblock, shard, at), run)?;
             for page in run.as_chunks::<PAGE_BYTES>().0 {
                 if !sweep.take(page, shard, group, (group + 1 == next).then_some(first), sink)? {
@@ -125,7 +125,7 @@ pub fn read(
     }
     // If the ring went on, it is here.
     let page = &mut buffer[..PAGE_BYTES];
-    medium.read(offset_of(superblock, shard, (next % ring_pages) as u32), page)?;
+    medium.read(offset_of(superblock, shard, ring.page_of(next)), page)?;
     if let Ok(head) = RingHead::decode_each(page.as_chunks::<PAGE_BYTES>().0.first().expect("a page"), |_| ())
         && is_ours(&head, superblock, shard, false)?
         && head.session == superblock.log_session
@@ -144,6 +144,7 @@ fn report(next: u64) -> RecoveryReport {
 /// A sweep while it is read.
 struct Sweep<'a> {
     superblock: &'a Superblock,
+    ring: RingPlace,
     /// All that was said lies before this unit of the slots.
     behind: u64,
     /// The volume met last, if it is known.
@@ -183,6 +184,9 @@ impl Sweep<'_> {
         let Statement::Set(set) = statement else { return false };
         let Some(units) = units_said(set, self.superblock.layout.pages_per_segment()) else { return false };
         if !set.settled || set.old.is_some() || units.start < self.behind || set.slot >= self.superblock.layout.slots_per_shard() {
+            return false;
+        }
+        if self.ring.contains(set.slot) || self.ring.contains(((units.end - 1) / SLOT_UNITS) as u32) {
             return false;
         }
         self.behind = units.end;

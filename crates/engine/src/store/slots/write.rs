@@ -70,12 +70,12 @@ impl Slots {
 
     /// Fills what is left of the group in the making with what lives in the next slots. All that it says is true now: no later group has begun.
     fn sweep(&mut self, facts: &dyn Facts) {
-        let ring_pages = self.place.layout.ring_pages;
+        let ring = self.place.ring();
         // As far as the page has room, then; but once round is enough.
-        let mut ahead = if self.is_late() { self.places.slots() - ring_pages } else { 0 };
+        let mut ahead = if self.is_late() { self.places.slots() - ring.pages } else { 0 };
         let Some(mut building) = self.building.take() else { return };
         while (self.rounds.owed() > 0 || ahead > 0) && building.room() >= 2 * UNIT_BYTES {
-            let slot = ring_pages + self.rounds.next();
+            let slot = ring.nth_slot(self.rounds.next());
             ahead = ahead.saturating_sub(1);
             if self.places.is_free(slot) {
                 self.pass();
@@ -208,7 +208,7 @@ impl Slots {
         let pages = (1 + slots.len() + in_bins) as u32;
         (self.written_pages, self.unflushed_pages) = (self.written_pages + u64::from(pages), self.unflushed_pages + pages);
         self.writing.push_back(Writing { group, tail: building.tail, left: 1 + runs.len(), slots, packed: building.packed });
-        let place = (group % u64::from(layout.ring_pages)) as u32;
+        let place = self.place.ring().page_of(group);
         for (slot, pages) in runs {
             self.common.ssds.write(out, offset(slot), pages, false, context(SlotsIo::Run(group)));
         }

@@ -47,7 +47,7 @@ impl Rig {
     pub fn with_log_at(content: Content, start: LogEnd) -> Rig {
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
         let pool = PagePool::new(2 * PAGES_MIN + 8192);
-        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout };
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: 8, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, start);
         let options = VolumeOptions { mode: Mode::WriteBack, admission: Admission::Always, ..VolumeOptions::default() };
