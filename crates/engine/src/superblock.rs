@@ -389,6 +389,19 @@ impl PoolState {
         }
         self.store(medium)
     }
+
+    /// Makes the log, whose session has begun and has written nothing, a pool with slots, in one step: `upgraded` is its superblock. What the
+    /// rings say was written before, and is flushed first.
+    ///
+    /// # Errors
+    /// As [`PoolState::store`]. The pool must then be loaded anew; it is the one or the other.
+    pub(crate) fn become_slots(&mut self, medium: &mut dyn Medium, upgraded: Superblock) -> Result<(), OpenError> {
+        let is_upgrade = !self.superblock.layout.has_slots() && upgraded.layout.has_slots();
+        assert!(is_upgrade && upgraded.log_session == self.superblock.session, "a log becomes slots");
+        self.flush(medium)?;
+        self.superblock = Superblock { generation: self.superblock.generation, ..upgraded };
+        self.store(medium)
+    }
 }
 
 fn log_start(end: &LogEnd) -> LogStart {

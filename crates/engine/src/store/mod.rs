@@ -21,6 +21,7 @@ mod readers;
 pub mod ring;
 pub mod slots;
 mod ssds;
+pub mod upgrade;
 mod waiters;
 
 pub use commits::Commits;

@@ -16,7 +16,7 @@ const GOLDEN: [&[u8]; 3] = [
     include_bytes!("../../../format/tests/golden/v3.pages"),
 ];
 
-fn golden_disk(golden: &[u8]) -> Disk {
+pub fn golden_disk(golden: &[u8]) -> Disk {
     let mut disk = Disk::new(8 << 20);
     let mut rest = golden;
     while let Some((number, after)) = rest.split_first_chunk::<8>() {

@@ -14,4 +14,5 @@ mod shard;
 mod slots_hostile;
 mod superblock;
 mod support;
+mod upgrade;
 mod write_cache;

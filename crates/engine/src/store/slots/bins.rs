@@ -282,6 +282,12 @@ fn stated_units_max(layout: &Layout) -> u64 {
     u64::from(layout.ring_pages).saturating_sub(beside) / ROUNDS_IN_RING * super::UNITS_A_PAGE
 }
 
+/// Packed records that there may be, whatever is in the other slots.
+pub fn packed_records_max(layout: &Layout) -> u64 {
+    let slots = u64::from(layout.slots_per_shard() - layout.ring_pages);
+    stated_units_max(layout).saturating_sub(slots) / 2
+}
+
 /// A page for a packed record that is stored as it is.
 pub(super) fn page_of(payload: &PackedPayload) -> Option<Page> {
     if payload.bytes.is_empty() { payload.page.clone() } else { None }

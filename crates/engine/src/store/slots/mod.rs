@@ -38,6 +38,7 @@ use ::slots::{Places, Rounds};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use bins::Packs;
+pub(super) use bins::packed_records_max;
 use core::fmt;
 use format::checkpoint::LogEnd;
 use format::slots::statement::Stored;

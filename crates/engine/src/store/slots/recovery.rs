@@ -372,7 +372,7 @@ pub(super) fn offset_of(superblock: &Superblock, shard: ShardIndex, slot: u32) -
 }
 
 /// Pages that are to state everything anew.
-pub(super) struct NewPages {
+pub(in crate::store) struct NewPages {
     /// The session that they are of.
     pub session: u64,
     /// Their groups are the first of these.

@@ -1,12 +1,17 @@
 //! One shard alone on devices in memory, which answer at once unless they are told to hold what they got.
 
+use super::disk::Disk;
+use super::pool::volume;
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions};
+use engine::index::Index;
 use engine::key::mix;
 use engine::packer::ContentOptions;
-use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
-use engine::store::StorePlace;
+use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig};
+use engine::store::{StorePlace, slots};
+use engine::superblock::{self, PoolState};
 use format::Layout;
 use format::checkpoint::LogEnd;
+use format::slots::Set;
 use page::{PagePool, PageVec};
 use types::{Admission, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
@@ -71,6 +76,56 @@ impl Rig {
             held: Vec::new(),
         };
         rig.set(content);
+        rig
+    }
+
+    /// The SSD as it is now, with the superblock of the session that the shard runs in.
+    pub fn disk(&self) -> (Disk, PoolState) {
+        let StorePlace { uuid, layout, .. } = self.shard.config().place;
+        let mut disk = Disk::new(layout.ssd_bytes);
+        let mut pool = superblock::create(&mut disk, layout, uuid).expect("creates");
+        pool.superblock.volumes.push(volume(1, Mode::WriteBack));
+        pool.superblock.next_volume_id = VolumeId(2);
+        pool.begin_session(&mut disk, &[LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 }], &[]).expect("begins");
+        for (page, bytes) in (0..).zip(self.ssd.as_chunks::<4096>().0) {
+            if page * 4096 >= layout.segments_at_bytes() && bytes.iter().any(|byte| *byte != 0) {
+                disk.rot(page * 4096, |into| *into = *bytes);
+            }
+        }
+        (disk, pool)
+    }
+
+    /// The same backing device behind the pool with slots that is on that SSD.
+    pub fn restarted_in_slots(self, disk: &mut Disk, content: Content) -> Rig {
+        let mut state = superblock::load(disk).expect("loads");
+        state.reserve_session(disk).expect("stores");
+        let layout = state.superblock.layout;
+        let mut index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
+        index.number_by_place();
+        let (mut found, mut next_object) = (Restored::with_index(index), 1);
+        let mut add = |set: &Set| {
+            let (slot, stored) = slots::in_index(set);
+            next_object = stored.map_or(0, |stored| stored.object + 1).max(next_object);
+            let Set { block, dirty, mask, checksum, .. } = *set;
+            match stored.filter(|_| slots::recovery::is_base(set)) {
+                Some(stored) => found.add_base(slot, checksum, stored),
+                None => found.add(RecoveredBlock { volume: VOLUME, block, slot, dirty, mask, checksum, stored }),
+            }
+        };
+        let session = state.superblock.session;
+        let (end, _) = slots::recovery::recover(disk, &state.superblock, ShardIndex(0), session, false, &mut add).expect("starts");
+        found.objects_end_before(next_object);
+        state.begin_session(disk, &[end], &[]).expect("begins");
+        let ring_first = state.superblock.log_starts[0].ring_first;
+        let place = StorePlace { uuid: state.superblock.uuid, session, shard: ShardIndex(0), layout, ring_first };
+        let config = ShardConfig { place, ram_blocks: 8, pool: self.pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
+        let mut shard = Shard::with_blocks(config, end, found);
+        let options = VolumeOptions { mode: Mode::WriteBack, admission: Admission::Always, ..VolumeOptions::default() };
+        shard.command(self.now_ns, Command::Attach { volume: VOLUME, id: VolumeId(1), size_bytes: BLOCKS * 4096, options });
+        let ssd = (0..SSD_BYTES / 4096).flat_map(|page| disk.page(page)).collect();
+        let mut rig = Rig { shard, ssd, ..self };
+        rig.set(content);
+        rig.drain();
         rig
     }
 
