@@ -8,9 +8,10 @@ use engine::front::JOINED_BLOCKS_MAX;
 use engine::medium::Medium as _;
 use engine::packer::ContentOptions;
 use engine::shard::{PAGES_MIN, RecoveredBlock, Shard};
-use engine::superblock::{self, OpenError};
+use engine::store::upgrade::{self, UpgradeError};
+use engine::superblock::{self, OpenError, PoolState};
 use format::superblock::BACKING_IDENTITY_BYTES_MAX;
-use format::{Layout, Superblock, VolumeRecord};
+use format::{Arrangement, Layout, Superblock, VolumeRecord};
 use page::PagePool;
 use pool::commands::token_of;
 use pool::part::home_of;
@@ -37,11 +38,10 @@ fn refusal(error: OpenError) -> Refusal {
 pub fn layout(plan: &Plan) -> Layout {
     let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
     let layout = Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD");
-    // Some pools were made before anybody thought of content.
-    let packed = plan.content.as_ref().is_some_and(|content| !content.setting.secret.is_multiple_of(4));
+    let packed = packs(plan);
     match plan.slots {
         false => layout,
-        true if was_log(plan) => layout.upgraded(packed),
+        true if was_log(plan) || plan.upgrades => layout.upgraded(packed),
         true if packed => layout.with_packed_slots(),
         true => layout.with_slots(),
     }
@@ -49,7 +49,27 @@ pub fn layout(plan: &Plan) -> Layout {
 
 /// Whether the pool looks as if it had been a log before: its rings are anywhere.
 fn was_log(plan: &Plan) -> bool {
-    plan.slots && plan.seed.is_multiple_of(3)
+    plan.slots && plan.seed % 3 == 1 && !plan.upgrades
+}
+
+/// Whether the ring is long enough for packed blocks: some pools were made before anybody thought of content.
+fn packs(plan: &Plan) -> bool {
+    plan.content.as_ref().is_some_and(|content| !content.setting.secret.is_multiple_of(4))
+}
+
+/// Whether this start makes the log slots first.
+fn is_to_be_upgraded(plan: &Plan, host: &HostRecord, state: &PoolState) -> bool {
+    let is_log = !state.superblock.layout.has_slots();
+    plan.upgrades && is_log && host.session > 0 && Prng::new(plan.seed).fork(!host.session).percent(50)
+}
+
+/// Makes a log slots, if it has room for that.
+fn upgrade(plan: &Plan, mut state: PoolState, ssd: &mut Blocking) -> Result<(), Refusal> {
+    match upgrade::upgrade(ssd, &mut state, packs(plan)) {
+        Ok(_) | Err(UpgradeError::Dirty { .. } | UpgradeError::DamagedVolume { .. } | UpgradeError::DamagedLog { .. }) => Ok(()),
+        Err(UpgradeError::Open(error)) => Err(refusal(error)),
+        Err(error) => Err(Refusal { reason: error.to_string(), io: false }),
+    }
 }
 
 /// Puts the rings somewhere.
@@ -103,7 +123,9 @@ fn resize(plan: &Plan, session: u64, ssd: &mut Blocking) -> Result<(), Refusal> 
 
 impl Builder for Engine {
     fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal> {
-        let mut pool = superblock::create(ssd, layout(plan), host.pool_uuid).map_err(refusal)?;
+        let layout = layout(plan);
+        let log = Layout { ring_pages: 0, arrangement: Arrangement::SideBySide, ..layout };
+        let mut pool = superblock::create(ssd, if plan.upgrades { log } else { layout }, host.pool_uuid).map_err(refusal)?;
         if was_log(plan) {
             place_rings(plan, &mut pool.superblock);
         }
@@ -126,6 +148,9 @@ impl Builder for Engine {
         if plan.resizes && Prng::new(plan.seed).fork(!host.session).percent(60) {
             resize(plan, host.session, ssd)?;
             state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
+        }
+        if is_to_be_upgraded(plan, host, &state) {
+            state = upgrade(plan, state, ssd).and_then(|()| root::load(ssd, host.pool_uuid, host.session).map_err(refused))?;
         }
         let ids: Vec<u32> = (0..plan.volumes.len() as u16).map(|volume| host.id_of(volume)).collect();
         let places = ids.iter().zip(0..).map(|(id, volume)| (*id, VolumeIndex(volume))).collect();

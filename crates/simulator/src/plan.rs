@@ -88,6 +88,8 @@ pub struct Plan {
     pub slots: bool,
     /// Before some of its starts, the pool gives a part of its SSD away, or takes it back.
     pub resizes: bool,
+    /// The pool is made as a log, which becomes slots before one of its starts.
+    pub upgrades: bool,
     /// Slots that the buckets of a shard's index could name; fewer than there are: those.
     pub index_slots: u32,
     /// RAM tier, whole pool.
@@ -290,6 +292,7 @@ impl Plan {
             rot_ns: 0,
             slots: false,
             resizes: false,
+            upgrades: false,
             meddles: None,
             disconnect_ns: 0,
             exchange_percent: 0,
@@ -575,6 +578,7 @@ impl Plan {
         let mut plan = Plan {
             slots: false,
             resizes: false,
+            upgrades: false,
             seed,
             volumes,
             shards,

@@ -43,19 +43,19 @@ pub enum UpgradeError {
     #[error("the pool's blocks lie in slots already")]
     HasSlots,
     /// A volume may have lost dirty data.
-    #[error("volume {name:?} may have lost dirty data in earlier damage: attach it by force, or remove it, first")]
+    #[error("volume {name:?} may have lost dirty data in earlier damage")]
     DamagedVolume {
         /// Its name.
         name: String,
     },
     /// Parts of the log are missing, or cannot be read.
-    #[error("the log of shard {shard} is damaged: start the pool, and see what `hearth pool check` says of it, first")]
+    #[error("the log of shard {shard} is damaged")]
     DamagedLog {
         /// Which one.
         shard: u16,
     },
     /// The segments that are free, or would be without clean blocks, are too few.
-    #[error("dirty data lies where the upgrade needs room in shard {shard}: destage the pool's volumes first")]
+    #[error("dirty data takes the room that the upgrade needs in shard {shard}")]
     Dirty {
         /// The first shard of which that is so.
         shard: u16,

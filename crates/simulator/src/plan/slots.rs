@@ -6,10 +6,12 @@ use crate::prng::Prng;
 
 impl Plan {
     /// Makes it a run on the slot layout, whatever the seed says. Blocks are stored as they are there, and nothing decays yet. In a third of the
-    /// runs the pool is resized.
+    /// runs the pool is resized, in another it was a log before: its rings are anywhere; or it is one, until it is upgraded.
     pub fn always_slots(&mut self) {
         (self.slots, self.content, self.rot_ns) = (true, None, 0);
         self.resizes = self.seed.is_multiple_of(3);
+        // What an upgrade moves is not seen by who keeps the books of what a bad page harms.
+        self.upgrades = self.seed % 3 == 1 && !self.ssd_faults.harmful() && !self.ssd_leaves;
     }
 
     /// Makes it a run on the slot layout, in which much is to be said of each slot, that is stopped in order again and again, and dies in the stop or in the start behind it.
