@@ -11,7 +11,7 @@ export type Content = "off" | "fast" | "dense" | "auto";
 export type Health = "running" | "starting" | "failing" | "degraded" | "failed" | "removing" | "stopped";
 export type Role = "view" | "operate";
 export type Severity = "info" | "warning" | "error";
-export type JobKind = "destage" | "warm" | "preload" | "remove" | "mode_change" | "check" | "replace" | "disk_room" | "discover";
+export type JobKind = "destage" | "warm" | "preload" | "remove" | "mode_change" | "check" | "replace" | "disk_room" | "upgrade" | "discover";
 export type DeviceState = "free" | "foreign" | "in_use" | "pool" | "backing";
 /** A limit that can be lifted. */
 export type Limit = "off" | { bytes: number };

@@ -184,6 +184,16 @@ pub enum Action {
         /// The pool's name.
         name: String,
     },
+    /// Whether a pool's log can be made slots; changes nothing.
+    PoolUpgradeCheck {
+        /// The pool's name.
+        name: String,
+    },
+    /// A pool's log becomes slots, in place; a job.
+    PoolUpgrade {
+        /// The pool's name.
+        name: String,
+    },
     /// Counters of everything.
     StatsAll,
     /// Counters of one volume, or of the pool of that name if there is no such volume.

@@ -23,6 +23,8 @@ pub enum JobKind {
     Replace,
     /// Gives a pool's disks room of its cache, or takes it back.
     DiskRoom,
+    /// Makes a pool's log slots, in place.
+    Upgrade,
     /// Looks for the applications of a volume.
     Discover,
 }
@@ -30,7 +32,7 @@ pub enum JobKind {
 impl JobKind {
     /// Whether it is the work of a pool, and not of a volume: both may have the same name.
     pub const fn is_of_pool(self) -> bool {
-        matches!(self, JobKind::Check | JobKind::Replace | JobKind::DiskRoom)
+        matches!(self, JobKind::Check | JobKind::Replace | JobKind::DiskRoom | JobKind::Upgrade)
     }
 
     /// Whether it is known how much there is to do.
@@ -49,6 +51,7 @@ impl JobKind {
             JobKind::Check => "check",
             JobKind::Replace => "replacement of the SSD",
             JobKind::DiskRoom => "change of the room for disks",
+            JobKind::Upgrade => "upgrade",
             JobKind::Discover => "look for applications",
         }
     }

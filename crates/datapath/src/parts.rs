@@ -125,6 +125,18 @@ pub trait Pools: Send + Sync {
     /// that part stays. Done again, it changes nothing.
     fn resize(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
+    /// Whether the log of a running pool can be made slots, as far as that can be said while it runs. Changes nothing.
+    ///
+    /// # Errors
+    /// Why not, and what is to be done.
+    fn check_upgrade(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+
+    /// Makes the log of a pool that does not run slots, durably, in place. Says what became of the blocks.
+    ///
+    /// # Errors
+    /// Why not, and what is to be done. The pool is the log that it was; only an SSD that fails may have either.
+    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError>;
+
     /// Wipes the superblock, durably, if it is this pool's; otherwise changes nothing and succeeds.
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 

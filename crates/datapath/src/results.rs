@@ -1,5 +1,6 @@
 //! What calls to the data path give back: what a start, a check or a comparison found.
 
+use records::state::SsdLayout;
 use std::collections::BTreeMap;
 use types::EXTENT_BYTES;
 
@@ -42,6 +43,8 @@ pub struct PoolStarted {
     pub session: u64,
     /// Bytes of the SSD in use.
     pub size_bytes: u64,
+    /// How blocks lie on the SSD, whatever was on record.
+    pub layout: SsdLayout,
     /// The report of the recovery, one clause each.
     pub recovery: Vec<String>,
     /// Numbers (in the log) of volumes whose dirty data may be damaged; they must not be served as if nothing had happened.

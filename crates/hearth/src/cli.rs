@@ -343,6 +343,14 @@ pub enum Pool {
         /// Its name
         name: String,
     },
+    /// Make the log of a pool of format version 1 to 3 slots, in place and for good; what is cached stays cached
+    Upgrade {
+        /// Its name
+        name: String,
+        /// Only say whether it can be done
+        #[arg(long)]
+        check: bool,
+    },
     /// Wipe the SSD's superblock and forget the pool
     Destroy {
         /// Its name

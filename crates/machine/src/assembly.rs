@@ -10,12 +10,13 @@ use engine::medium::Medium;
 use engine::packer::base_pages_for;
 use engine::recovery::RecoveryReport;
 use engine::shard::{PAGES_MIN, Proof, Shard};
+use engine::store::upgrade::{self, Outlook, UpgradeError};
 use engine::superblock::{OpenError, PoolState};
 use format::Layout;
 use page::PagePool;
 use pool::restart::{Restart, Restarted, Tally, restart};
 use pool::root::{self, CheckpointError, EnterError, LoadError};
-use records::state::{PoolRecord, VolumeRecord};
+use records::state::{PoolRecord, SsdLayout, VolumeRecord};
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, Content, VolumeId, VolumeIndex};
 
@@ -75,6 +76,7 @@ pub fn open(
     let started = PoolStarted {
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
+        layout: if superblock.layout.has_slots() { SsdLayout::Slots } else { SsdLayout::Log },
         recovery: if superblock.session == 1 { vec!["the pool's first start: nothing was cached".into()] } else { described(&found) },
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, root.places()),
@@ -88,7 +90,43 @@ pub fn open(
     Ok(Opened { root: Root { root, medium }, pages, shards, samples, started })
 }
 
+/// Makes the log on a pool's SSD slots. Says what became of the blocks.
+pub fn upgrade(record: &PoolRecord, medium: &mut dyn Medium) -> Result<String, ControlError> {
+    let mut state = load(record, medium)?;
+    let packs = record.content != Content::Off;
+    let shards = upgrade::upgrade(medium, &mut state, packs).map_err(|error| upgrade_error(record, error))?;
+    let sum = |of: fn(&Outlook) -> u64| human::bytes(shards.iter().map(of).sum::<u64>() * BLOCK_BYTES);
+    let forgotten = match shards.iter().map(|shard| shard.forgotten_blocks).sum::<u64>() {
+        0 => "nothing was forgotten".to_string(),
+        _ => format!("{} of clean data were forgotten for want of room", sum(|shard| shard.forgotten_blocks)),
+    };
+    Ok(format!("{} are cached, {} of them dirty; {forgotten}", sum(|shard| shard.blocks), sum(|shard| shard.dirty_blocks)))
+}
+
+/// Why the log on a pool's SSD stays one.
+fn upgrade_error(record: &PoolRecord, error: UpgradeError) -> ControlError {
+    let remedy = match &error {
+        UpgradeError::Open(OpenError::Layout(_)) => {
+            format!("make a new cache for it with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)
+        }
+        UpgradeError::Open(error) => return open_error(record, error.clone()),
+        UpgradeError::HasSlots => "nothing is to be done".into(),
+        UpgradeError::DamagedVolume { name } => format!("see `hearth volume show {name}`: start it by force, or remove it; then try again"),
+        UpgradeError::DamagedLog { .. } => {
+            format!("see what `hearth pool check {}` says; then make a new cache with `hearth pool replace`", record.name)
+        }
+        UpgradeError::Dirty { .. } => "destage its volumes with `hearth volume destage NAME`, then try again".into(),
+        UpgradeError::NotAsWritten { .. } => format!("check the SSD (cable, `dmesg`, SMART), and {}", start_it(record)),
+    };
+    ControlError::Device { path: record.ssd.clone(), problem: error.to_string(), remedy, kind: Kind::Conflict }
+}
+
 impl Root {
+    /// Whether the log can be made slots, as far as its superblock tells.
+    pub fn check_upgrade(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        upgrade::check(self.root.state()).map_err(|error| upgrade_error(record, error))
+    }
+
     /// The way to the SSD beside the shards. The superblock is this one's to write.
     pub fn medium(&mut self) -> &mut dyn Medium {
         &mut *self.medium

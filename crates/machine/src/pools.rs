@@ -297,6 +297,17 @@ impl Pools for Machine {
         self.for_resizing(record, |medium, usable_bytes| superblock::resize(medium, usable_bytes).map(drop))
     }
 
+    fn check_upgrade(&self, record: &PoolRecord) -> Result<(), ControlError> {
+        locked(&self.pool(&record.name)?.root).check_upgrade(record)
+    }
+
+    fn upgrade(&self, record: &PoolRecord) -> Result<String, ControlError> {
+        let path = record.ssd.clone();
+        let ssd = self.patiently(&record.ssd, move || devices::open(&path, Access::ReadWrite))?;
+        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, "raise the limit on open files"))?);
+        assembly::upgrade(record, &mut medium)
+    }
+
     fn wipe(&self, record: &PoolRecord) -> Result<(), ControlError> {
         if !Path::new(&record.ssd).exists() {
             return Ok(());

@@ -45,7 +45,7 @@ fn content(volume: &str, block: u64, version: u64) -> Vec<u8> {
 
 /// What may be found: by sector, the versions that a client was told of since the last flush, oldest first.
 #[derive(Clone, Default)]
-struct Model {
+pub(super) struct Model {
     volumes: BTreeMap<&'static str, BTreeMap<u64, Vec<u64>>>,
 }
 
@@ -99,8 +99,8 @@ impl Model {
 }
 
 /// A life of the daemon.
-struct Daemon {
-    manager: Manager,
+pub(super) struct Daemon {
+    pub(super) manager: Manager,
     world: World,
     waiting: Arc<AtomicUsize>,
     watcher: Option<JoinHandle<()>>,
@@ -144,7 +144,7 @@ impl Daemon {
     }
 
     /// Carries out an action and, if it began a job, the job.
-    fn ask(&self, action: Action) -> Result<(), String> {
+    pub(super) fn ask(&self, action: Action) -> Result<(), String> {
         let asked = match self.manager.handle(action) {
             Ok(Answer::Job(job)) => {
                 self.settle();
@@ -194,10 +194,10 @@ impl Drop for Daemon {
 }
 
 /// How a pool stores its blocks.
-type Kind = (Content, SsdLayout);
+pub(super) type Kind = (Content, SsdLayout);
 
-const PLAIN: Kind = (Content::Off, SsdLayout::Log);
-const PACKED: Kind = (Content::Auto, SsdLayout::Log);
+pub(super) const PLAIN: Kind = (Content::Off, SsdLayout::Log);
+pub(super) const PACKED: Kind = (Content::Auto, SsdLayout::Log);
 const SLOTS: Kind = (Content::Off, SsdLayout::Slots);
 const PACKED_SLOTS: Kind = (Content::Auto, SsdLayout::Slots);
 
@@ -247,7 +247,7 @@ fn blank() -> World {
 }
 
 /// A pool that has gone round once, with both volumes, after a clean stop: clean blocks, dirty blocks, what was overwritten.
-fn used(kind: Kind) -> (Hardware, Model) {
+pub(super) fn used(kind: Kind) -> (Hardware, Model) {
     let (world, mut model) = (blank(), Model::default());
     let daemon = Daemon::start(&world);
     for action in [create(kind), add(0), add(1)] {
@@ -377,11 +377,11 @@ fn check_sentence(sentence: &str, case: &str) {
     assert!(!sentence.contains('{') && !sentence.contains("Err("), "{case}: not for people: {sentence}");
 }
 
-type Ask<'a> = &'a dyn Fn(&Daemon) -> Result<(), String>;
+pub(super) type Ask<'a> = &'a dyn Fn(&Daemon) -> Result<(), String>;
 
 /// When the operation is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
+pub(super) enum Moment {
     /// In a life in which clients have read and written.
     Busy,
     /// In a life without clients.
@@ -393,7 +393,7 @@ enum Moment {
 }
 
 /// Runs `action` with the n-th access of each kind going wrong, for n = 1, 2, 3 ... until it is not touched; `again` is asked later.
-fn every_io(before: &Hardware, model: &Model, moment: Moment, action: Ask, again: Ask) {
+pub(super) fn every_io(before: &Hardware, model: &Model, moment: Moment, action: Ask, again: Ask) {
     let mut tried = BTreeMap::new();
     for (access, fate) in fates() {
         for n in 1.. {

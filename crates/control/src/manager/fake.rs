@@ -20,7 +20,7 @@ use datapath::{
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
 use records::on_ssd::{self, Age, PoolCopy, Said};
 use records::ssd_content::SsdContent;
-use records::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
+use records::state::{BackingIdentity, Fact, PoolRecord, SsdLayout, VolumeRecord};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -216,6 +216,18 @@ impl Pools for World {
         inside.may_format(pool)
     }
 
+    fn check_upgrade(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError> {
+        let mut inside = self.inside();
+        inside.step(&pool.ssd)?;
+        assert!(!inside.running.contains_key(&pool.name), "its shards have stopped");
+        inside.device(&pool.ssd)?.layout = SsdLayout::Slots;
+        Ok("nothing was forgotten".into())
+    }
+
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         let mut inside = self.inside();
         inside.step(&pool.ssd)?;
@@ -262,6 +274,7 @@ impl Pools for World {
         device.next_volume_id = device.next_volume_id.max(pool.next_volume_id);
         (device.session, device.clean) = (pool.session + 1, false);
         let (serial, next_volume_id) = (said.serial, device.next_volume_id);
+        let layout = device.layout;
         device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
         let size_bytes = pool.size_bytes.unwrap_or(u64::MAX).min(device.size_bytes);
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
@@ -272,6 +285,7 @@ impl Pools for World {
         Ok(PoolStarted {
             session: pool.session + 1,
             size_bytes,
+            layout,
             dirty_bytes,
             damaged,
             serial,

@@ -67,6 +67,7 @@ mod stop;
 pub mod stop_watch;
 mod strayed;
 mod stream_rules;
+mod upgrade;
 mod verdict;
 mod views;
 mod volumes;
@@ -88,6 +89,8 @@ mod disk_fault_tests;
 mod disk_tests;
 #[cfg(test)]
 mod every_io;
+#[cfg(test)]
+mod every_io_upgrade;
 #[cfg(test)]
 mod export_tests;
 #[cfg(any(test, feature = "fake"))]

@@ -126,7 +126,7 @@ impl Manager {
         let identity = self.data().examine_ssd(&record.ssd).ok().map(|facts| facts.identity.fixed);
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
-                (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
+                (pool.session, pool.phase, pool.layout) = (started.session, PoolPhase::Ready, started.layout);
                 pool.ssd.clone_from(&record.ssd);
                 if let Some(identity) = identity {
                     pool.ssd_identity = identity;

@@ -25,5 +25,6 @@ mod stream_rules;
 mod support;
 mod top;
 mod unit_file;
+mod upgrade;
 mod whole_device;
 mod why;

@@ -5,16 +5,16 @@ use crate::support::Place;
 use crate::support::nbd::Client;
 use std::collections::BTreeMap;
 
-const MIB: u64 = 1 << 20;
-const WRITE_BYTES: u64 = 16 << 10;
+pub const MIB: u64 = 1 << 20;
+pub const WRITE_BYTES: u64 = 16 << 10;
 
 /// Content that differs for each place and round.
-fn data(offset: u64, round: u64) -> Vec<u8> {
+pub fn data(offset: u64, round: u64) -> Vec<u8> {
     (0..WRITE_BYTES).map(|at| ((offset + at) / 8 * 31 + round * 7 + at) as u8).collect()
 }
 
 /// Writes over the whole disk in an order that leaves gaps everywhere; gives the round in which each place was written last.
-fn write_much(client: &mut Client, rounds: std::ops::Range<u64>) -> BTreeMap<u64, u64> {
+pub fn write_much(client: &mut Client, rounds: std::ops::Range<u64>) -> BTreeMap<u64, u64> {
     let mut written = BTreeMap::new();
     for round in rounds {
         for step in 0..1500 {
@@ -28,7 +28,7 @@ fn write_much(client: &mut Client, rounds: std::ops::Range<u64>) -> BTreeMap<u64
     written
 }
 
-fn check(uri: &str, written: &BTreeMap<u64, u64>) {
+pub fn check(uri: &str, written: &BTreeMap<u64, u64>) {
     let mut client = Client::connect(uri);
     for (offset, round) in written {
         assert!(client.read(*offset, WRITE_BYTES as usize) == data(*offset, *round), "what was written at {offset} in round {round}");

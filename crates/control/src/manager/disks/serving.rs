@@ -135,7 +135,7 @@ impl Manager {
     ///
     /// # Errors
     /// Then [`Manager::serve_disks`] brings back what went.
-    pub(super) fn suspend_disks(&self, pool: &str) -> Result<(), ControlError> {
+    pub(in crate::manager) fn suspend_disks(&self, pool: &str) -> Result<(), ControlError> {
         for disk in self.disk_volumes(pool) {
             self.suspend_all(&disk)?;
             if self.volume_attached(&disk.name) {

@@ -359,6 +359,14 @@ impl Pools for World {
         Err(told(&pool.ssd, "there are no disks beside this cache"))
     }
 
+    fn check_upgrade(&self, pool: &PoolRecord) -> Result<(), ControlError> {
+        self.engine(|engine| engine.root.check_upgrade(pool))?
+    }
+
+    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError> {
+        assembly::upgrade(pool, &mut self.blocking(&pool.ssd))
+    }
+
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let mut medium = self.blocking(&pool.ssd);
