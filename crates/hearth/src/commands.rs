@@ -120,8 +120,7 @@ impl Session {
             }
             Pool::List => self.print(&self.client.get::<Vec<PoolView>>("/pools")?, |p| show::pools(p)),
             Pool::Show { name } => {
-                let path = format!("/pools/{}", request::name(Named::Pool, name)?);
-                self.print(&self.client.get::<PoolView>(&path)?, show::pool)
+                self.print(&self.client.get::<PoolView>(&format!("/pools/{}", request::name(Named::Pool, name)?))?, show::pool)
             }
             Pool::Set { name, content, on_blank_ssd } => {
                 let path = format!("/pools/{}", request::name(Named::Pool, name)?);

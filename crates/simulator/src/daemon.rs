@@ -146,8 +146,7 @@ impl Builder for Engine {
         };
         let mut state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
         if plan.resizes && Prng::new(plan.seed).fork(!host.session).percent(60) {
-            resize(plan, host.session, ssd)?;
-            state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
+            state = resize(plan, host.session, ssd).and_then(|()| root::load(ssd, host.pool_uuid, host.session).map_err(refused))?;
         }
         if is_to_be_upgraded(plan, host, &state) {
             state = upgrade(plan, state, ssd).and_then(|()| root::load(ssd, host.pool_uuid, host.session).map_err(refused))?;
