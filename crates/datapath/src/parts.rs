@@ -129,13 +129,17 @@ pub trait Pools: Send + Sync {
     ///
     /// # Errors
     /// Why not, and what is to be done.
-    fn check_upgrade(&self, pool: &PoolRecord) -> Result<(), ControlError>;
+    fn check_upgrade(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
+        Ok(())
+    }
 
     /// Makes the log of a pool that does not run slots, durably, in place. Says what became of the blocks.
     ///
     /// # Errors
     /// Why not, and what is to be done. The pool is the log that it was; only an SSD that fails may have either.
-    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError>;
+    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError> {
+        Err(ControlError::Unknown { named: "pool", name: pool.name.clone() })
+    }
 
     /// Wipes the superblock, durably, if it is this pool's; otherwise changes nothing and succeeds.
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError>;

@@ -20,7 +20,7 @@ use datapath::{
 use engine::shard::{BlockFacts, DirtyExtent, Form, Hits, Kept};
 use records::on_ssd::{self, Age, PoolCopy, Said};
 use records::ssd_content::SsdContent;
-use records::state::{BackingIdentity, Fact, PoolRecord, SsdLayout, VolumeRecord};
+use records::state::{BackingIdentity, Fact, PoolRecord, VolumeRecord};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -214,18 +214,6 @@ impl Pools for World {
         let has = inside.device(&pool.ssd)?.pool;
         assert!(inside.disks.keeps_cache && has == Some(pool.uuid), "it was asked before whether that can be");
         inside.may_format(pool)
-    }
-
-    fn check_upgrade(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
-        Ok(())
-    }
-
-    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError> {
-        let mut inside = self.inside();
-        inside.step(&pool.ssd)?;
-        assert!(!inside.running.contains_key(&pool.name), "its shards have stopped");
-        inside.device(&pool.ssd)?.layout = SsdLayout::Slots;
-        Ok("nothing was forgotten".into())
     }
 
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
