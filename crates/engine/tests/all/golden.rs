@@ -6,8 +6,11 @@
 use crate::support::disk::Disk;
 use engine::inspect::inspect;
 use engine::recovery::{RecoveredItem, recover};
+use engine::store::slots;
 use engine::superblock;
+use format::Encoding;
 use format::checkpoint::LogEnd;
+use format::slots::Set;
 use types::{ShardIndex, VolumeId};
 
 const GOLDEN: [&[u8]; 3] = [
@@ -69,4 +72,45 @@ fn inspected(golden: &[u8]) {
     // Its only flaw: a volume that was marked as damaged.
     assert_eq!(inspection.problems.len(), 1, "{:?}", inspection.problems);
     assert_eq!((inspection.shards[0].headers, inspection.shards[0].footers, inspection.shards[0].payloads), (5, 2, 5));
+}
+
+/// The pool in slots of `golden/v4.pages` (see the format crate's `golden_slots.rs`).
+#[test]
+fn slots_of_version_4_are_recovered() {
+    let mut disk = golden_disk(include_bytes!("../../../format/tests/golden/v4.pages"));
+    let pool = superblock::load(&mut disk).expect("loads");
+    assert_eq!((pool.superblock.generation, pool.superblock.epoch), (9, 3));
+    let inspection = inspect(&mut disk, &mut |_, _| {});
+    assert_eq!(inspection.problems, Vec::<String>::new());
+    let first_slot = pool.superblock.layout.ring_pages;
+    let recovered = |disk: &mut Disk, shard| {
+        let mut found = Vec::new();
+        let mut sink = |set: &Set| {
+            let place = set.stored.map(|stored| (stored.encoding, stored.unit));
+            found.push((set.slot - first_slot, place, set.volume.0, set.block, set.dirty, set.mask));
+        };
+        let session = pool.next_session();
+        let recovered = slots::recovery::recover(disk, &pool.superblock, ShardIndex(shard), session, false, &mut sink).expect("recovers");
+        found.sort_unstable_by_key(|(slot, place, ..)| (*slot, place.map(|(_, unit)| unit)));
+        (found, recovered)
+    };
+    // Block 9 of volume 2 went with its shelf, 10 and 23 one by one; 8 and 11 came home; the last version of 7 never arrived.
+    let expected = vec![
+        (0, None, 2, 5, false, 0xff),
+        (2, None, 1, 8, false, 0x0f),
+        (4, Some((Encoding::Zstd, 0)), 0, 0, false, 0xff),
+        (4, Some((Encoding::Diff, 44)), 1, 21, true, 0xff),
+        (4, Some((Encoding::Duplicate, 52)), 1, 22, true, 0xff),
+        (4, Some((Encoding::Lz4, 60)), 2, 24, false, 0xff),
+        (6, Some((Encoding::Raw, 0)), 2, 25, false, 0xff),
+        (8, None, 1, 7, true, 0xff),
+        (11, None, 1, 11, false, 0xff),
+    ];
+    let (found, (end, report)) = recovered(&mut disk, 0);
+    assert_eq!(found, expected);
+    assert_eq!((report.damaged_places, report.discarded_groups, report.dirty_blocks, report.clean_blocks), (0, 1, 3, 5));
+    assert_eq!((end.next_seq, end.tail_seq), (35, 35), "all is stated again behind the last page");
+    let (found, (_, report)) = recovered(&mut disk, 1);
+    assert_eq!(found, [(3, None, 1, 1 << 33, true, 0xff), (4, None, 2, 300, false, 0xff)]);
+    assert_eq!(report.discarded_groups, 0);
 }

@@ -2,6 +2,7 @@
 
 mod golden;
 mod golden_packed;
+mod golden_slots;
 mod image;
 mod slots;
 mod structures;
