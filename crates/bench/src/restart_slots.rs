@@ -275,6 +275,6 @@ fn as_killed(ssd: &OpenDevice, layout: Layout) -> Result<()> {
     let mut root = medium(ssd)?;
     let mut state = superblock::load(&mut root)?;
     state.superblock.log_session = 1;
-    state.superblock.log_starts = vec![LogStart { first_seq: 1, first_group: 2, tail_seq: 1 }; usize::from(layout.shards)];
+    state.superblock.log_starts = vec![LogStart { first_seq: 1, first_group: 2, tail_seq: 1, ring_first: 0 }; usize::from(layout.shards)];
     Ok(state.store(&mut root)?)
 }
