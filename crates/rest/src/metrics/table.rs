@@ -213,15 +213,12 @@ pub const METRICS: &[Metric] = &[
         pool("hearth_pool_checksum_errors", "1", |s| count(s.checksum_errors), "Cached blocks that did not match their checksum."),
     ),
     moved(Moves::Fault, pool("hearth_pool_ssd_read_errors", "1", |s| count(s.ssd_read_errors), "Reads of the SSD that failed.")),
-    moved(
-        Moves::Load,
-        state(
-            "hearth_pool_flash_write_amplification_ratio",
-            &["pool", "own_spare", "overwrites"],
-            |s| s.pools.iter().flat_map(flash).collect(),
-            "Bytes that the SSD is estimated to write to its flash for each byte it is given, by its own spare (28 or 7 percent) and by how blocks \
-             are overwritten: even or skewed.",
-        ),
+    state(
+        "hearth_pool_flash_write_amplification_ratio",
+        &["pool", "own_spare", "overwrites"],
+        |s| s.pools.iter().flat_map(flash).collect(),
+        "Bytes that the SSD is estimated to write to its flash for each byte it is given, by its own spare (28 or 7 percent) and by how blocks \
+         are overwritten: even or skewed.",
     ),
     state(
         "hearth_pool_spare_ratio",
