@@ -31,6 +31,8 @@ pub struct Blame {
     torn_read: Option<u16>,
     /// Blocks may be stored in parts, which are read at once: what went wrong with the first is told when the last has come.
     pub packs: bool,
+    /// A start may move what is packed, with what a crash has torn of it.
+    pub moves: bool,
     /// Blocks lie in slots: what says where they are is written apart from them.
     pub in_slots: bool,
     /// By shard: which reads are followed by what its last bad one explains.
@@ -111,7 +113,7 @@ fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
 impl Blame {
     /// Nothing went wrong yet.
     pub fn of(plan: &Plan) -> Blame {
-        Blame { in_slots: plan.slots, kinship: Kinship::of(&crate::daemon::layout(plan)), ..Blame::default() }
+        Blame { in_slots: plan.slots, moves: plan.upgrades, kinship: Kinship::of(&crate::daemon::layout(plan)), ..Blame::default() }
     }
 
     /// These bytes of the SSD may hold anything, until an I/O with this token or a later one writes there.
@@ -221,6 +223,9 @@ impl Blame {
         self.answer_taken_in();
         self.bad_until.clear();
         self.torn_until.clear();
+        if self.moves {
+            self.torn.keys().for_each(|page| self.kinship.page_is_torn(*page));
+        }
     }
 
     /// A new pool on the SSD: nothing was ever logged.
