@@ -222,6 +222,11 @@ fn open_path(path: &Path, access: Access) -> Result<OpenDevice, ControlError> {
     OpenDevice::open(path, access).map_err(|error| open_error(path, error))
 }
 
+/// Of a file that somebody has open.
+pub(super) fn is_locked(path: &str) -> ControlError {
+    open_error(Path::new(path), OpenError::Locked { path: path.into() })
+}
+
 /// What a path is not, or what others do with it, contradicts what was asked; only the system's own failures are failures.
 fn open_error(path: &Path, error: OpenError) -> ControlError {
     let kind = match &error {

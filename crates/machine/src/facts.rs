@@ -14,6 +14,10 @@ impl Facts for Machine {
     }
 
     fn examine_ssd(&self, path: &str) -> Result<DeviceFacts, ControlError> {
+        // Who else holds a file may let go of it in a moment; a pool that runs here does not.
+        if self.is_file_of_a_pool(path) {
+            return Err(devices::is_locked(path));
+        }
         self.examine(path)
     }
 

@@ -204,6 +204,12 @@ fn usable_bytes(record: &PoolRecord, ssd_bytes: u64) -> u64 {
 }
 
 impl Machine {
+    /// Whether a pool that runs has its SSD in this file.
+    pub(super) fn is_file_of_a_pool(&self, path: &str) -> bool {
+        let is_it = |pool: &Arc<LivePool>| pool.opened.kind() == DeviceKind::RegularFile && pool.opened.path() == Path::new(path);
+        locked(&self.pools).values().any(is_it)
+    }
+
     /// Does something with the SSD of a pool that is stopped, and what of it the cache is to have.
     fn for_resizing(
         &self,
