@@ -134,7 +134,12 @@ pub fn one_life(path: &str, end: &str) -> Result<()> {
     root.begin_session(&mut blocking, &found)?;
     let (start_ms, cpu_ms) = (begun.elapsed().as_secs_f64() * 1000.0, process_cpu_ms() - cpu_begun);
     let peak_mib = (kib_of("VmHWM")? - before) / 1024.0;
-    let shards: Vec<Shard> = found.into_iter().map(|found| found.shard).collect();
+    let mut shards: Vec<Shard> = found.into_iter().map(|found| found.shard).collect();
+    // The shards learn whose blocks they hold, as in the daemon.
+    for shard in &mut shards {
+        root.holds().into_iter().for_each(|hold| shard.command(0, hold));
+        while shard.poll_action().is_some() {}
+    }
     let blocks: u64 = shards.iter().map(|shard| shard.stats().cached_blocks).sum();
     ensure!(blocks == BLOCKS, "{blocks} blocks came back");
     let bytes: u64 = shards.iter().map(|shard| shard.stats().index_bytes + shard.stats().policy_bytes).sum();
