@@ -366,7 +366,7 @@ test("a disk beside the cache: made, shared, resized and removed with the words 
   await dialog.getByLabel("Size of the disk").fill("20GiB");
   await dialog.getByText("Block device", { exact: true }).waitFor();
   await dialog.getByText("NBD on a Unix socket", { exact: true }).click();
-  await dialog.getByText("the cache begins empty in what is left", { exact: false }).waitFor();
+  await dialog.getByText("the cache goes on in what is left", { exact: false }).waitFor();
   assert.deepEqual(await violations(page), []);
   await shot(page, "disk-make", false);
   await make.click();
