@@ -2,7 +2,7 @@
 
 use crate::slots::{MIB, check, data, write_much};
 use crate::support::nbd::Client;
-use crate::support::{Place, wait_for};
+use crate::support::{Place, wait_for, wait_until};
 use std::process::Stdio;
 
 /// A pool with a log that is full, with dirty data; gives the volume's address and what was written.
@@ -72,8 +72,11 @@ fn a_daemon_that_is_killed_while_it_upgrades_leaves_the_one_or_the_other() {
     let (uri, written) = full(&place, "auto");
     for round in 0..8_u64 {
         let mut upgrade = place.command(&["pool", "upgrade", "p"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-        // Later each time, until one comes to its end.
-        std::thread::sleep(std::time::Duration::from_millis(40 + 180 * round));
+        wait_until("the upgrade to begin or to be refused", || {
+            upgrade.try_wait().expect("it can be asked").is_some() || place.run(&["job", "list"]).stdout.contains("upgrade")
+        });
+        // After more questions each time, until one comes to its end.
+        (0..round * 4).for_each(|_| drop(place.run(&["pool", "list"])));
         daemon.kill();
         upgrade.wait().expect("it ends with the daemon");
         daemon = place.daemon();
