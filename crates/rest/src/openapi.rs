@@ -129,9 +129,8 @@ fn describe(path: &str, operation: &mut Operation, changes: bool) {
     if operation.request_body.is_some() {
         kinds.extend([Kind::TooLarge, Kind::MediaType, Kind::Slow]);
     }
-    // What is cached, and what is watched, can be asked of a running volume only.
-    let of_what_runs = ["/why", "/map", "/verify", "/analyses/{name}", "/streams"].iter().any(|end| path.ends_with(end));
-    if changes || of_what_runs {
+    // Whatever has a name may be in a state in which it cannot answer.
+    if changes || path.contains('{') || path.ends_with("/streams") {
         kinds.push(Kind::Conflict);
     }
     if changes {
