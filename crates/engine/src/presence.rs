@@ -136,6 +136,13 @@ pub struct Gathering {
 }
 
 impl Gathering {
+    /// Reads what [`Gathering::add`] reads first: the waits for several of these overlap.
+    #[inline]
+    pub fn approach(&self, key: Key) {
+        let number = region_of(key.extent());
+        core::hint::black_box(self.presence.tables[number as usize % TABLES].get(&number).is_some());
+    }
+
     /// One more block.
     #[inline]
     pub fn add(&mut self, key: Key) {

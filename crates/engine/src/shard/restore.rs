@@ -134,7 +134,9 @@ impl Restored {
     pub(super) fn settle(&mut self) {
         for found in &self.waiting {
             if let Found::Block(block) = found {
-                self.index.approach(Key::new(block.volume, block.block));
+                let key = Key::new(block.volume, block.block);
+                self.index.approach(key);
+                self.presence.approach(key);
             }
         }
         for found in core::mem::take(&mut self.waiting).drain(..) {
