@@ -294,11 +294,11 @@ pub struct PoolCreate {
     #[serde(default)]
     #[schema(pattern = "^(stop|make)$")]
     pub on_blank_ssd: Option<String>,
-    /// How blocks lie on the SSD: "log" (the default), or "slots".
+    /// How blocks lie on the SSD: "slots" (the default), or "log".
     #[serde(default)]
     #[schema(pattern = "^(log|slots)$")]
     pub layout: Option<String>,
-    /// How much of the SSD stays unused, in percent; only with the layout "slots". Absent: by the kind of drive.
+    /// How much of the SSD stays unused, in percent; not with the layout "log". Absent: by the kind of drive.
     #[serde(default)]
     #[schema(maximum = 50)]
     pub spare_percent: Option<u8>,

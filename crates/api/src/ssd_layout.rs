@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SsdLayout {
-    /// Appended to a log, one for each shard.
-    #[default]
+    /// Appended to a log, one for each shard: format versions 1 to 3.
     Log,
-    /// In any free page each, as they are.
+    /// In any free page: format version 4.
+    #[default]
     Slots,
 }
 
@@ -27,9 +27,14 @@ impl SsdLayout {
         [SsdLayout::Log, SsdLayout::Slots].into_iter().find(|layout| layout.name() == name)
     }
 
-    /// Whether it is the default, which the state file leaves out.
+    /// That of a pool whose state does not say it: it was made before there was a choice.
+    pub const fn unsaid() -> SsdLayout {
+        SsdLayout::Log
+    }
+
+    /// Whether the state file leaves it out.
     #[allow(clippy::trivially_copy_pass_by_ref)] // The form that serde calls it by.
-    pub fn is_log(&self) -> bool {
-        *self == SsdLayout::Log
+    pub fn is_unsaid(&self) -> bool {
+        *self == SsdLayout::unsaid()
     }
 }

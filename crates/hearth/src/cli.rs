@@ -226,8 +226,8 @@ pub struct Replay {
     /// Size of the cache's SSD
     #[arg(long, value_name = "SIZE")]
     pub pool_size: String,
-    /// How blocks lie on the SSD: log or slots, as for `pool create`
-    #[arg(long, value_name = "log|slots")]
+    /// How blocks lie on the SSD, as for `pool create` [default: slots]
+    #[arg(long, value_name = "slots|log")]
     pub layout: Option<String>,
 }
 
@@ -270,10 +270,10 @@ pub enum Pool {
         /// When the SSD is blank at a start: stop, or create the cache again if nothing of it was dirty
         #[arg(long, value_name = "stop|make")]
         on_blank_ssd: Option<String>,
-        /// How blocks lie on the SSD: log, or slots (under test) [default: log]
-        #[arg(long, value_name = "log|slots")]
+        /// How blocks lie on the SSD: slots, or log as before format version 4 [default: slots]
+        #[arg(long, value_name = "slots|log")]
         layout: Option<String>,
-        /// How much of the SSD stays unused, 0 to 50; with --layout slots only [default: 10 on a whole drive with a volatile write cache, else 0]
+        /// How much of the SSD stays unused, 0 to 50; not with --layout log [default: 10 on a whole drive with a volatile write cache, else 0]
         #[arg(long, value_name = "PERCENT")]
         spare: Option<String>,
     },

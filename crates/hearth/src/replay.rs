@@ -54,7 +54,7 @@ struct Followed {
 /// With the sentence to print.
 pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &asked.pool_size)?;
-    let slots = asked.layout.as_deref().map(options::ssd_layout).transpose()? == Some(SsdLayout::Slots);
+    let slots = asked.layout.as_deref().map(options::ssd_layout).transpose()?.unwrap_or_default() == SsdLayout::Slots;
     let read = traces::read::read_recording(&asked.trace);
     let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), error.remedy()))?;
     doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));

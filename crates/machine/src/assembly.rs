@@ -77,7 +77,11 @@ pub fn open(
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
         layout: if superblock.layout.has_slots() { SsdLayout::Slots } else { SsdLayout::Log },
-        recovery: if superblock.session == 1 { vec!["the pool's first start: nothing was cached".into()] } else { described(&found) },
+        recovery: if superblock.session == 1 {
+            vec!["the pool's first start: nothing was cached".into()]
+        } else {
+            described(&found, superblock.layout.has_slots())
+        },
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, root.places()),
         has_lost_writes: false,
@@ -287,26 +291,27 @@ fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
 const REQUEST_PAGES_MAX: usize = runtime::volume::REQUEST_BYTES_MAX as usize / BLOCK_BYTES as usize;
 
 /// The report for people.
-fn described(found: &[Restarted]) -> Vec<String> {
+fn described(found: &[Restarted], in_slots: bool) -> Vec<String> {
     let reports: Vec<&RecoveryReport> = found.iter().filter_map(|f| f.report.as_ref()).collect();
     let all = || found.iter().flat_map(|f| f.tallies.values());
     let (blocks, dirty) = (all().map(|t| t.blocks).sum::<u64>(), all().map(|t| t.dirty).sum::<u64>());
-    described_as(&reports, &human::bytes(blocks * BLOCK_BYTES), &human::bytes(dirty * BLOCK_BYTES))
+    described_as(&reports, in_slots, &human::bytes(blocks * BLOCK_BYTES), &human::bytes(dirty * BLOCK_BYTES))
 }
 
-fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<String> {
+fn described_as(reports: &[&RecoveryReport], in_slots: bool, cached: &str, dirty: &str) -> Vec<String> {
     let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
     // A stop with packed blocks writes no checkpoint but seals every log; nothing of that is left to do then.
-    let in_order = [sum(|r| r.discarded_groups), sum(|r| r.walked_segments), sum(|r| r.footers_written)] == [0; 3];
-    // Blocks in slots have a ring, and no segments.
-    let from = match sum(|r| r.segments) {
-        0 if sum(|r| r.groups) > 0 => format!("{} of the ring", types::counted(sum(|r| r.groups), "page")),
-        segments => format!("{} of the log", types::counted(segments, "segment")),
+    let is_sealed = || [sum(|r| r.discarded_groups), sum(|r| r.walked_segments), sum(|r| r.footers_written)] == [0; 3];
+    let after_clean_stop = reports.iter().all(|report| report.after_clean_stop);
+    let in_order = after_clean_stop || !in_slots && is_sealed();
+    let from = match in_slots {
+        true => format!("{} of the ring", types::counted(sum(|r| r.groups), "page")),
+        false => format!("{} of the log", types::counted(sum(|r| r.segments), "segment")),
     };
     let mut lines = if reports.is_empty() {
         vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
     } else if in_order {
-        let after = if reports.iter().all(|report| report.after_clean_stop) { "after a clean stop: " } else { "" };
+        let after = if after_clean_stop { "after a clean stop: " } else { "" };
         vec![format!("{after}{cached} cached, {dirty} of it dirty, from {from}, which was complete")]
     } else {
         vec![format!(
@@ -410,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_log_that_ended_in_order_is_told_from_one_that_did_not() {
-        let told = |reports: &[&RecoveryReport]| described_as(reports, "4 KiB", "0 B").join("; ");
+        let told = |reports: &[&RecoveryReport]| described_as(reports, false, "4 KiB", "0 B").join("; ");
         assert!(told(&[]).starts_with("after a clean stop"));
         let sealed = RecoveryReport { segments: 3, sealed_segments: 3, ..RecoveryReport::default() };
         assert_eq!(told(&[&sealed, &sealed]), "4 KiB cached, 0 B of it dirty, from 6 segments of the log, which was complete");
@@ -422,5 +427,15 @@ mod tests {
         for disorder in disorders {
             assert!(told(&[&sealed, &disorder]).starts_with("after an unclean stop"));
         }
+    }
+
+    #[test]
+    fn a_ring_was_stopped_cleanly_or_it_was_not() {
+        let told = |reports: &[&RecoveryReport]| described_as(reports, true, "4 KiB", "0 B").join("; ");
+        let stopped = RecoveryReport { groups: 3, after_clean_stop: true, ..RecoveryReport::default() };
+        let from = "4 KiB cached, 0 B of it dirty, from 6 pages of the ring";
+        assert_eq!(told(&[&stopped, &stopped]), format!("after a clean stop: {from}, which was complete"));
+        let killed = RecoveryReport { after_clean_stop: false, ..stopped.clone() };
+        assert_eq!(told(&[&stopped, &killed]), format!("after an unclean stop: {from}; 0 unfinished groups discarded"));
     }
 }

@@ -63,7 +63,7 @@ pub struct Tally {
     pub dirty: u64,
     /// Number and checksum of some clean and whole blocks, spread evenly over those found.
     pub samples: Vec<(u64, Proof)>,
-    /// The same of those that the log had last, if the log was read; oldest first.
+    /// The same of those that became clean last, oldest first; none after a clean stop of a log that left a checkpoint, or of slots.
     pub newest: VecDeque<(u64, Proof)>,
     /// Each one of how many clean and whole blocks is kept as a sample.
     every: u64,
@@ -103,11 +103,15 @@ impl Tally {
     fn count_in_order(&mut self, block: &RecoveredBlock) {
         self.count(block);
         if !block.dirty && block.mask == u8::MAX {
-            if self.newest.len() == NEWEST {
-                self.newest.pop_front();
-            }
-            self.newest.push_back((block.block, block.proof()));
+            self.note_newest(block.block, block.proof());
         }
+    }
+
+    fn note_newest(&mut self, block: u64, proof: Proof) {
+        if self.newest.len() == NEWEST {
+            self.newest.pop_front();
+        }
+        self.newest.push_back((block, proof));
     }
 }
 
@@ -232,6 +236,7 @@ impl Restart<'_> {
         let mut slots = SlotsGathering::new(self.gathering()?);
         let mut sink = |set: &Set| slots.add(set);
         let (end, report) = slots::recovery::recover(medium, &self.state.superblock, shard, session, false, &mut sink)?;
+        slots.are_newest(&report.newest);
         Ok(self.finish(shard, slots.end(), end, Some(report)))
     }
 
@@ -302,6 +307,15 @@ impl<'a> SlotsGathering<'a> {
                 let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
                 self.gathering.add(set.volume, Tally::count, of);
             }
+        }
+    }
+
+    /// Clean blocks, those that became so last at the end.
+    fn are_newest(&mut self, sets: &[Set]) {
+        for set in sets {
+            let tally = self.gathering.tallies.iter_mut().find(|(volume, ..)| *volume == set.volume).map(|(.., tally)| tally);
+            let (_, stored) = slots::in_index(set);
+            tally.into_iter().for_each(|tally| tally.note_newest(set.block, Proof::new(set.checksum, stored.as_ref())));
         }
     }
 

@@ -130,7 +130,7 @@ pub struct PoolRecord {
     #[serde(default, skip_serializing_if = "OnBlankSsd::is_stop")]
     pub on_blank_ssd: OnBlankSsd,
     /// How blocks lie on its SSD.
-    #[serde(default, skip_serializing_if = "SsdLayout::is_log")]
+    #[serde(default = "SsdLayout::unsaid", skip_serializing_if = "SsdLayout::is_unsaid")]
     pub layout: SsdLayout,
     /// How much of its SSD stays unused. `None` where blocks lie in a log, and in pools that were made before this was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -675,8 +675,8 @@ fn check_spare(create: &PoolCreate, layout: SsdLayout) -> Result<(), ControlErro
     if layout == SsdLayout::Slots {
         return Ok(());
     }
-    let problem = "--spare is for pools with --layout slots: a log is written in sequence, and the SSD copies nothing".to_string();
-    Err(ControlError::BadCombination(problem, "leave --spare out, or add --layout slots".into()))
+    let problem = "--spare is not for pools with --layout log: a log is written in sequence, and the SSD copies nothing".to_string();
+    Err(ControlError::BadCombination(problem, "leave --spare or --layout log out".into()))
 }
 
 /// What an SSD is to a drive for a pool that uses so much of it, but for less than its smallest part.

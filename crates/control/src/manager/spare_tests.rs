@@ -75,7 +75,7 @@ fn what_cannot_be_is_refused_with_one_sentence() {
     let manager = started(&world());
     let refused = |action: Action| carry_out(&manager, action).expect_err("it is refused");
     let log = refused(create(SSD, "log", Some(10)));
-    assert!(log.contains("--spare is for pools with --layout slots"), "{log}");
+    assert!(log.contains("--spare is not for pools with --layout log"), "{log}");
     let much = refused(create(SSD, "slots", Some(51)));
     assert!(much.contains("--spare is at most 50 percent, not 51"), "{much}");
     assert!(matches!(manager.handle(Action::PoolList), Ok(Answer::Pools(pools)) if pools.is_empty()));

@@ -87,7 +87,7 @@ fn a_pool_leaves_unused_what_was_asked_for() {
     let daemon = place.daemon();
     let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0"];
     let with = |options: &[&'static str]| [&create[..], options].concat();
-    place.must_fail(&with(&["--spare", "10"]), 2, "--spare is for pools with --layout slots");
+    place.must_fail(&with(&["--layout", "log", "--spare", "10"]), 2, "--spare is not for pools with --layout log");
     for (percent, problem) in
         [("51", "at most 50 percent"), ("1.5", "not a whole number of percent"), ("-1", "not a whole number of percent")]
     {

@@ -12,6 +12,7 @@ use super::recovery::offset_of;
 use crate::medium::Medium;
 use crate::mutants;
 use crate::superblock::OpenError;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
@@ -30,6 +31,9 @@ const BUCKET_SLOTS: u32 = 16;
 /// A bucket that is full gets room for so many more, or a quarter of what it has.
 const BUCKET_GROWS: usize = 8;
 
+/// Blocks of a volume in [`Found::newest`].
+const NEWEST_MAX: usize = 64;
+
 /// See the module.
 pub struct Found {
     /// The volumes that are known, in order.
@@ -41,6 +45,8 @@ pub struct Found {
     checksums: Vec<u32>,
     /// By buckets of slots; none before the first payload came.
     packed: Vec<Vec<Packed>>,
+    /// By the place of their volume: slots, and units of what is packed, of blocks that were said to be clean last.
+    newest: Vec<VecDeque<(u32, Option<u8>)>>,
     ring: RingPlace,
     /// Slots, with the pages of the ring.
     end: u32,
@@ -54,6 +60,7 @@ impl Found {
         volumes.sort_unstable();
         let beside = slots.saturating_sub(ring.pages) as usize;
         Found {
+            newest: vec![VecDeque::new(); volumes.len()],
             volumes,
             last_volume: (VolumeId(0), GONE_VOLUME),
             words: vec![Word::EMPTY; beside],
@@ -134,6 +141,7 @@ impl Found {
                     // What is lost and came home after all is a miss.
                     let held = Word(self.words[at].0 & !DIRTY);
                     self.words[at] = if held.has(LOST) { Word::EMPTY } else { held };
+                    self.note_newest(held, *slot, None);
                 }
             }
             Statement::Home { slot, unit: Some(unit), checksum } => {
@@ -141,9 +149,11 @@ impl Found {
                 let place = place_of(*slot, *unit);
                 let Some(held) = self.packed_at(place).filter(|held| held.checksum == *checksum) else { return Ok(()) };
                 held.word.0 &= !DIRTY;
-                if held.word.has(LOST) {
+                let word = held.word;
+                if word.has(LOST) {
                     self.leave_packed(place);
                 }
+                self.note_newest(word, *slot, Some(*unit));
             }
             Statement::Gone { slot, unit: None, .. } => {
                 self.check(*slot)?;
@@ -199,7 +209,31 @@ impl Found {
                 self.insert(Packed { place, checksum: set.checksum, word, stored: bits });
             }
         }
+        // A sweep says only again what is there.
+        if !set.dirty && !set.settled {
+            self.note_newest(word, set.slot, set.stored.map(|stored| stored.unit));
+        }
         Ok(())
+    }
+
+    /// A block has the content of its backing device from now on.
+    fn note_newest(&mut self, word: Word, slot: u32, unit: Option<u8>) {
+        let Some(newest) = (word.volume() as usize).checked_sub(1).and_then(|place| self.newest.get_mut(place)) else { return };
+        if newest.len() == NEWEST_MAX {
+            newest.pop_front();
+        }
+        newest.push_back((slot, unit));
+    }
+
+    /// Clean and whole blocks that became so last, oldest first; some of each volume.
+    pub fn newest(&self) -> Vec<Set> {
+        let there = |(slot, unit): &(u32, Option<u8>)| match unit {
+            None if *slot < self.end => self.plain(*slot),
+            None => None,
+            Some(unit) => self.packed_in(*slot).find(|packed| packed.place == place_of(*slot, *unit)).map(|packed| self.set_of(packed)),
+        };
+        let is_whole = |set: &Set| !is_base(set) && !set.dirty && !set.lost && set.mask == u8::MAX;
+        self.newest.iter().flatten().filter_map(there).filter(is_whole).collect()
     }
 
     fn check(&self, slot: u32) -> Result<(), NoSuchSlot> {
@@ -589,6 +623,27 @@ mod tests {
         assert_eq!(verified(&[Statement::Set(delta)], 0), [2], "its base was given up");
         let delta = Set { dirty: false, ..delta };
         assert_eq!(verified(&[Statement::Set(clean), Statement::Set(delta)], 0), []);
+    }
+
+    #[test]
+    fn what_became_clean_last_is_known() {
+        let clean = |set: Set| Statement::Set(Set { dirty: false, ..set });
+        let newest = |said: &[Statement]| {
+            let newest = found(said).newest();
+            newest.iter().map(|set| (set.block, set.slot)).collect::<Vec<(u64, u32)>>()
+        };
+        let home = |slot: u32, unit: Option<u8>, checksum: u32| Statement::Home { slot, unit, checksum };
+        assert_eq!(newest(&[clean(block(1, 20)), clean(block(2, 10)), Statement::Set(block(3, 12))]), [(1, 20), (2, 10)]);
+        let packed_dirty = Statement::Set(packed(block(4, 11), Encoding::Zero, 0, 8));
+        let said = [Statement::Set(block(3, 12)), packed_dirty, clean(block(2, 10)), home(11, Some(8), 4), home(12, None, 3)];
+        assert_eq!(newest(&said), [(2, 10), (4, 11), (3, 12)], "dirty blocks count from when they are home");
+        let of_sweep = clean(Set { settled: true, ..block(5, 15) });
+        let partial = clean(Set { mask: 1, ..block(6, 16) });
+        assert_eq!(newest(&[clean(block(2, 10)), of_sweep, partial]), [(2, 10)]);
+        let gone = Statement::Gone { slot: 10, unit: None, checksum: 2 };
+        assert_eq!(newest(&[clean(block(2, 10)), clean(block(3, 12)), gone]), [(3, 12)]);
+        let many: Vec<Statement> = (0..100).map(|at| clean(block(at, 4 + at as u32 % 36))).collect();
+        assert_eq!(newest(&many).last(), Some(&(99, 31)), "{} are kept", NEWEST_MAX);
     }
 
     /// What is kept of a block says all that was said of it, whatever that is.

@@ -150,6 +150,7 @@ fn look(
         count(&mut report, &set);
         sink(&set);
     }
+    report.newest = held.newest();
     let start = &superblock.log_starts[usize::from(shard.0)];
     let first = found.last().map_or(start.first_group, |last| start.first_group.max(last + 1));
     Ok(Looked { held, first, tail, report })

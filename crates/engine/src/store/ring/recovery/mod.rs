@@ -31,6 +31,7 @@ use crate::medium::Medium;
 use crate::superblock::{OpenError, PoolState};
 use alloc::vec::Vec;
 pub use format::checkpoint::LogEnd;
+use format::slots::Set;
 use format::{Packed, Record, RecordKind, Superblock};
 pub(crate) use read::payload_matches;
 pub(crate) use seal::seal_end;
@@ -160,6 +161,8 @@ pub struct RecoveryReport {
     pub forgotten_blocks: u64,
     /// Objects that blocks rest on and that are no blocks themselves.
     pub bases: u64,
+    /// Of blocks in slots, unless there was a clean stop: clean and whole ones that became so last, oldest first; some of each volume.
+    pub newest: Vec<Set>,
 }
 
 /// The log of a shard, recovered.
