@@ -73,7 +73,7 @@ export function Wear({ pool }: { pool: PoolView }) {
         </dl>
       )}
       {pool.spare && pool.flash?.note && <p class="muted hint">Estimate: {pool.flash.note}.</p>}
-      {left !== null && left < 3 && <p class="warn-text">The SSD wears fast: admission second-touch, a longer write-cache depth or a larger SSD would spare it.</p>}
+      {left !== null && left < 3 && <p class="warn-text">The SSD wears fast: admission second-touch, a larger RAM tier, a longer write-cache depth or a larger SSD would spare it.</p>}
       <fieldset class="inline-fields">
         <legend>What the SSD's maker promises (remembered in this browser)</legend>
         <label class="field"><span>Endurance</span><input type="number" min="0" step="any" value={rating.value || ""} placeholder="unknown" onInput={(event) => change({ value: number(event.currentTarget.value) })} /></label>

@@ -91,14 +91,14 @@ export const SETTINGS: Setting[] = [
     shown: (options) => options.admission,
     typed: (options) => options.admission,
     choices: [
-      { word: "second-touch", about: "when it proves re-use: the SSD holds what is worth it, and lasts longer" },
+      { word: "second-touch", about: "when it is used again, or if RAM is too small to wait for that: what is used but once gives way first" },
       { word: "always", about: "at its first use: the cache warms sooner, and the SSD is written more" },
     ],
     patch: (admission) => ({ value: { admission } }),
     meaning: (text) =>
       text === "always"
-        ? ["Every block that may be cached enters the SSD when it is first read.", "The cache warms sooner, blocks that are never used again push out others, and more is written to the SSD (it wears faster)."]
-        : ["A block enters the SSD when it is used a second time; its first touch is only noted.", "What is read once does not push out what is used often, and less is written to the SSD. What is cached already stays."],
+        ? ["Every block that may be cached enters the SSD when it leaves RAM.", "The cache warms sooner, blocks that are never used again push out others, and more is written to the SSD (it wears faster)."]
+        : ["A block that was used but once enters the SSD if RAM is too small to hold it until it is judged, and is the first to go.", "What is read once does not push out what is used often, and less is written to the SSD. What is cached already stays."],
   },
   {
     key: "write_cache_depth_ms",

@@ -109,9 +109,10 @@ impl Mode {
 /// When a block that was read or written may enter the SSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Admission {
-    /// At once.
+    /// When it leaves RAM.
     Always,
-    /// When it proves re-use: fetched more often than what the log forgets, or remembered by the ghost queue. While the log has room, at once.
+    /// When it leaves RAM and was used again, or comes back soon after it was forgotten; or before it is judged, where there is room, or RAM
+    /// is smaller than the small part of the cache.
     #[default]
     SecondTouch,
 }
