@@ -59,6 +59,9 @@ pub enum OpenError {
         /// Size of each in bytes.
         log_bytes: u64,
     },
+    /// Its blocks lie in a log, as earlier releases wrote it: it is to become slots first ([`upgrade`](crate::store::upgrade::upgrade)).
+    #[error("its blocks lie in a log, as earlier releases wrote it: it must be upgraded to slots before it is opened")]
+    NeedsUpgrade,
     /// The machine has no memory for the index.
     #[error(transparent)]
     Memory(#[from] NoMemory),

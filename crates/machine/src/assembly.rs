@@ -365,6 +365,7 @@ pub fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
         }
         OpenError::DirtyWhereItEnds { .. } => format!("{} on all of its SSD, and try again when it is destaged", start_it(record)),
         OpenError::NotResizable => "leave its size, or make a new cache with `hearth pool replace`".to_string(),
+        OpenError::NeedsUpgrade => start_it(record),
         OpenError::Memory(_) => format!("give it more memory, and {}", start_it(record)),
         OpenError::SuperblockDamaged
         | OpenError::DisksDamaged
