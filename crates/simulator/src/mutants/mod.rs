@@ -81,28 +81,10 @@ pub const GROWING: [u32; 4] = [CUT_BLOCK_CACHED, CUT_EDGE_TRUSTED, GROWTH_IN_ONE
 pub const LABELLING: [u32; 6] =
     [POLICY_RAISES_MODE, HIT_ONLY_SERVES_VOID, COLD_DROPS_DIRTY, PINS_TAKE_ALL, POLICIES_OF_PREDECESSOR, OWN_READ_OVERTAKEN];
 
-/// Those of the slot layout; all runs are on it ([`Plan::always_slots`]).
-pub const SLOTTING: [u32; 14] = [
-    LAST_WORD_UNSAID,
-    SLOT_REUSED_EARLY,
-    SLOT_REUSED_WHILE_READ,
-    COMPLETE_WITHOUT_PAYLOAD,
-    GONE_LEAVES_EARLY,
-    OLD_SLOT_FORGOTTEN,
-    SWEEP_LEAVES_OUT,
-    SWEEP_SETTLES_ALL,
-    SWEEP_STATES_GOING,
-    TAIL_WITHOUT_SWEEP,
-    SLOTS_UNCHECKED,
-    SESSION_TWICE,
-    START_UNFLUSHED,
-    DIRTY_CUT_AWAY,
-];
-
-/// Those of clean stops in slots, and of the starts behind them; all runs have many ([`Plan::always_stop_in_slots`]).
+/// Those of clean stops in slots, and of the starts behind them; all runs have many ([`Plan::always_stop`]).
 pub const STOPPING: [u32; 3] = [CLEAN_STOP_UNFLUSHED, STOP_NAMES_TAIL_EARLY, STAYS_CLEAN];
 
-/// Those of what is packed into slots; all runs are about that ([`Plan::always_packed_slots`]).
+/// Those of what is packed into slots; all runs are about that ([`Plan::always_pack`]).
 pub const PACKING: [u32; 5] = [PART_OF_SLOT_PASSED, PAYLOADS_OVERLAP, SLOT_LEFT_WITH_ONE_ALIVE, BASE_UNCHECKED, MOVED_BEFORE_IT_IS_THERE];
 
 /// Those of units that writes keep whole; all runs have them ([`Plan::always_keep_units`]).
@@ -138,17 +120,14 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     if number == DESTAGE_IN_HELD_RANGE || number == OLD_GOES_HOME_OVER_RANGE {
         plan.always_use_ranges();
     }
-    if SLOTTING.contains(&number) {
-        plan.always_slots();
-    }
     if STOPPING.contains(&number) {
-        plan.always_stop_in_slots();
+        plan.always_stop();
     }
     if PACKING.contains(&number) {
-        plan.always_packed_slots();
+        plan.always_pack();
     }
     if number == BASE_UNCHECKED {
-        plan.always_share_slots();
+        plan.always_share();
     }
     if UNITS.contains(&number) {
         plan.always_keep_units();
