@@ -9,6 +9,7 @@ use format::checkpoint::LogEnd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::Random;
 use support::lives::{SHARD, check, one_life, run_recovery};
+use support::lost::they_stay_errors;
 use support::model::Model;
 use support::pool::{new_pool, volume};
 use support::writer::{FooterHabit, Writer};
@@ -65,7 +66,8 @@ fn each_is_caught() {
     let life = |seed| one_life(seed, FooterHabit::Mixed, false);
     let late_life = |seed| one_life(seed, FooterHabit::Late, false);
     let packed_life = |seed| one_life(seed, FooterHabit::Mixed, true);
-    let scenarios: [(u32, &dyn Fn(u64)); 7] = [
+    let lost = |_| they_stay_errors(true);
+    let scenarios: [(u32, &dyn Fn(u64)); 8] = [
         (mutants::TORN_PAYLOAD_BELIEVED, &life),
         (mutants::HEADERS_UNCHECKED, &lives_with_a_flipped_header),
         (mutants::EARLIER_LAP_ACCEPTED, &life),
@@ -73,6 +75,7 @@ fn each_is_caught() {
         (mutants::RECOVERY_UNSTABLE, &life),
         (mutants::SUPERBLOCKS_IN_ONE_FLUSH, &stores_until_a_crash),
         (mutants::TORN_BASE_ACCEPTED, &packed_life),
+        (mutants::LOST_IS_ZEROES, &lost),
     ];
     let mut missed = Vec::new();
     for (number, scenario) in scenarios {
@@ -92,6 +95,7 @@ fn each_is_caught() {
     // Without a mistake all of it passes.
     assert_eq!(seeds_until_caught(0, &life, 0, 20), None);
     assert_eq!(seeds_until_caught(0, &packed_life, 0, 20), None);
+    assert_eq!(seeds_until_caught(0, &lost, 0, 1), None);
     assert_eq!(seeds_until_caught(0, &lives_with_a_flipped_header, 0, 50), None);
     assert_eq!(seeds_until_caught(0, &stores_until_a_crash, 0, 50), None);
     std::panic::set_hook(quiet);

@@ -12,7 +12,9 @@ pub use pack::Packing;
 
 use format::checkpoint::LogEnd;
 use format::packed::PACKED_ORDINAL;
-use format::{FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, PAGE_BYTES, Record, RecordKind, payload_checksum};
+use format::{
+    Encoding, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, PAGE_BYTES, Packed, Record, RecordKind, block_checksum, payload_checksum,
+};
 use std::collections::BTreeMap;
 use types::{ShardIndex, VolumeId};
 
@@ -127,6 +129,19 @@ impl Writer {
             (Record { kind, volume, block: number, mask, checksum, slot_page: 0, packed: None }, page.to_vec())
         });
         self.push(record, payload);
+    }
+
+    /// Says that a dirty block could not be read any more when it was moved. `page`: what it was.
+    pub fn lose(&mut self, volume: VolumeId, block: u64, page: &[u8; PAGE_BYTES]) {
+        let checksum = payload_checksum(volume, block, page);
+        let record =
+            Record { kind: RecordKind::DataLost, mask: u8::MAX, checksum, ..without_payload(RecordKind::Invalidate, volume, block) };
+        if self.packing.is_some() {
+            let packed = Packed { encoding: Encoding::Lost, place: 0, bytes: 0, object: 0, vital: false };
+            let checksum = block_checksum(Some(Encoding::Lost), 0, volume, block, page);
+            return self.push(Record { packed: Some(packed), checksum, ..record }, Vec::new());
+        }
+        self.push(record, vec![0; PAGE_BYTES]);
     }
 
     /// Says that what was dirty of a block is at home.

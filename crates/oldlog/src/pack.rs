@@ -51,6 +51,7 @@ impl Packing {
         let (encoding, base) = match form {
             Form::Zero => (Encoding::Zero, None),
             Form::Unchanged => (Encoding::Duplicate, base),
+            Form::Diff(object) if self.encoder.bytes().is_empty() => (Encoding::Duplicate, Some(object.into())),
             Form::Duplicate(object) => (Encoding::Duplicate, Some(object.into())),
             Form::Diff(object) => (Encoding::Diff, Some(object.into())),
             Form::LzDelta(object) => (Encoding::LzDelta, Some(object.into())),

@@ -6,6 +6,7 @@ pub mod alone;
 pub mod disk;
 pub mod given;
 pub mod lives;
+pub mod lost;
 pub mod model;
 pub mod packing;
 pub mod pool;
