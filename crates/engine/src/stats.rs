@@ -150,16 +150,14 @@ pub struct ContentStats {
     pub encoding_cpu_ns: u64,
     /// Bytes of them that did not have to be written.
     pub saved_bytes: u64,
-    /// Regions taken back ahead of need, with all that was in them, while no client asked for anything.
-    pub idle_segments: u64,
-    /// Blocks that became zstd when their region was taken back, ahead of need or not.
+    /// Blocks that became zstd when they were moved.
     pub recompressed_blocks: u64,
     /// Bytes by which they became smaller.
     pub recompressed_saved_bytes: u64,
 }
 
 impl ContentStats {
-    /// Blocks on the SSD stored otherwise than in the log's plain form.
+    /// Blocks on the SSD stored otherwise than as pages, as they are.
     pub fn packed_blocks(&self) -> u64 {
         let Census { raw, lz4, zstd, zero, duplicate, delta, lost, .. } = self.census;
         raw + lz4 + zstd + zero + duplicate + delta + lost
@@ -175,7 +173,6 @@ impl ContentStats {
             encoded_blocks,
             encoding_cpu_ns,
             saved_bytes,
-            idle_segments,
             recompressed_blocks,
             recompressed_saved_bytes,
         } = other;
@@ -196,7 +193,6 @@ impl ContentStats {
         self.encoded_blocks += encoded_blocks;
         self.encoding_cpu_ns += encoding_cpu_ns;
         self.saved_bytes += saved_bytes;
-        self.idle_segments += idle_segments;
         self.recompressed_blocks += recompressed_blocks;
         self.recompressed_saved_bytes += recompressed_saved_bytes;
     }

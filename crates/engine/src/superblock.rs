@@ -4,8 +4,8 @@
 //! the other one is known to be flushed, and the two are never under way in the same flush. When [`PoolState::store`] returns
 //! both copies say the same, so that the loss of either loses nothing. After a failed flush nothing more is stored.
 //!
-//! The order of a start: [`load`], then for each shard the checkpoint or [`recover`](crate::recovery::recover), then
-//! [`PoolState::begin_session`], and only then is anything served or written to the log.
+//! The order of a start: [`load`], [`PoolState::reserve_session`], then for each shard [`recover`](slots::recovery::recover), or what a clean stop has
+//! left ([`slots::stop`]), then [`PoolState::begin_session`], and only then is anything served.
 
 use crate::index::NoMemory;
 use crate::medium::{Medium, MediumError};
@@ -278,11 +278,6 @@ impl PoolState {
         self.store_as_is(medium)
     }
 
-    /// The generation that the next store will give.
-    pub(crate) fn next_generation(&self) -> u64 {
-        self.superblock.generation + 1
-    }
-
     fn store_as_is(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
         self.check_flushes()?;
         // Counted up even if the write fails: what it left behind must never outrank, or equal, a later store.
@@ -303,11 +298,20 @@ impl PoolState {
         self.flush(medium)
     }
 
-    /// Whether shards can be made of it: what was loaded can be wiped, and written over, whatever it says.
+    /// Whether shards can be made of it, as it is: what was loaded can be wiped, and written over, whatever it says.
+    ///
+    /// # Errors
+    /// [`OpenError::LogsTooLong`]; [`OpenError::NeedsUpgrade`].
+    pub fn check_slots(&self) -> Result<(), OpenError> {
+        self.check_logs()?;
+        if self.superblock.layout.has_slots() { Ok(()) } else { Err(OpenError::NeedsUpgrade) }
+    }
+
+    /// Whether a log, or what it becomes, can be read by shards.
     ///
     /// # Errors
     /// [`OpenError::LogsTooLong`].
-    pub fn check_logs(&self) -> Result<(), OpenError> {
+    pub(crate) fn check_logs(&self) -> Result<(), OpenError> {
         let Layout { shards, segments_per_shard, segment_bytes, .. } = self.superblock.layout;
         let pages = u64::from(segments_per_shard) * u64::from(self.superblock.layout.pages_per_segment());
         if pages > u64::from(SLOTS_PER_SHARD_MAX) {

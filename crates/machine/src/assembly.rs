@@ -23,8 +23,6 @@ use types::{BLOCK_BYTES, Content, VolumeId, VolumeIndex};
 /// Clean blocks of a volume that a start compares with the backing device: a change of 5 % of the cached blocks is then missed one time
 /// in 27 (0.95^64), and 64 random reads of a hard disk take half a second.
 const SAMPLE_BLOCKS: usize = 64;
-/// And so many of those that were logged last: a device that was rolled back lacks these first. A hard disk reads all of them in a second.
-const NEWEST_BLOCKS: usize = 64;
 
 /// A pool's superblock, and the way to it beside the shards.
 pub struct Root {
@@ -239,14 +237,12 @@ fn dirty_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMa
     places.iter().map(|(id, place)| (*id, dirty(*place))).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
-/// Clean and whole blocks of each volume: spread over what was found, and those that each shard logged last. In the order of their addresses.
+/// Clean and whole blocks of each volume, spread over what was found, in the order of their addresses.
 fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, Proof)>> {
-    let newest_of_shard = (NEWEST_BLOCKS / found.len().max(1)).max(1);
     let sample = |place: VolumeIndex| {
         let all: Vec<(u64, Proof)> = tallies(found, place).flat_map(|t| &t.samples).copied().collect();
         let step = (all.len() / SAMPLE_BLOCKS).max(1);
-        let newest = tallies(found, place).flat_map(|t| t.newest.iter().rev().take(newest_of_shard).copied());
-        let mut sample: Vec<(u64, Proof)> = all.into_iter().step_by(step).chain(newest).collect();
+        let mut sample: Vec<(u64, Proof)> = all.into_iter().step_by(step).collect();
         sample.sort_unstable_by_key(|(block, _)| *block);
         sample.dedup();
         sample

@@ -8,7 +8,6 @@ use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
 use crate::policy::{Heat, PINNED_MAX_PERMILLE};
-use crate::store::Store;
 use crate::treatment::PolicyMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -81,7 +80,7 @@ impl Shard {
         match self.volumes.treatment_of(key).admit() {
             Admit::Never => Some(None),
             Admit::Pinned if mutants::active(mutants::PINS_TAKE_ALL) => Some(Some(heat)),
-            Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_evict_pinned(heat))),
+            Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_stays(heat))),
             Admit::Pinned | Admit::Normal => None,
         }
     }

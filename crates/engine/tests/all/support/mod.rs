@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 pub mod alone;
+pub mod checkpoint;
 pub mod disk;
 pub mod given;
 pub mod lives;

@@ -33,7 +33,6 @@ use alloc::vec::Vec;
 pub use format::checkpoint::LogEnd;
 use format::{Packed, Record, RecordKind, Superblock};
 pub(crate) use read::payload_matches;
-pub(crate) use seal::seal_end;
 use types::{ShardIndex, VolumeId};
 
 /// Each start takes a fresh segment, so a pool that crashes again and again before it can evict would run out of them. Recovery
