@@ -27,7 +27,7 @@ pub struct VolumeStats {
     /// Requests of clients (or blocks, for `FirstTouch` and `NoSpace`) turned away, by [`BypassReason`]. Reads that no client waits for are in
     /// none of them.
     pub bypassed: [u64; BypassReason::ALL.len()],
-    /// Bytes of client data that entered the log: dirty writes and admitted clean blocks.
+    /// Bytes of client data that entered the SSD: dirty writes and admitted clean blocks.
     pub admitted_bytes: u64,
     /// Writes that covered some atomic unit in part: nothing is promised of these units together.
     pub partial_unit_writes: u64,
@@ -136,7 +136,7 @@ impl VolumeStats {
 /// What a shard makes of what blocks contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ContentStats {
-    /// Gauge: blocks on the SSD stored as they are, in the log's plain form.
+    /// Gauge: blocks on the SSD stored as they are, each as a page.
     pub plain_blocks: u64,
     /// Gauge: how the others are stored.
     pub census: Census,
@@ -262,7 +262,7 @@ pub struct ShardStats {
     pub free_regions: u64,
     /// Gauge: requests in flight or waiting.
     pub requests: u64,
-    /// Which member of the policies' family is followed, and how the others do. `None` where blocks lie in a log.
+    /// Which member of the policies' family is followed, and how the others do.
     pub retention: Option<Choice>,
     /// Where blocks lie in slots.
     pub in_slots: Option<SlotGauges>,

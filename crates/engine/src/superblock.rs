@@ -32,7 +32,7 @@ pub enum OpenError {
     /// A pool was here, but no copy of its superblock is intact.
     #[error("the pool's superblock is damaged: neither of its two copies is intact")]
     SuperblockDamaged,
-    /// There are disks beside the log, but no copy of their table is intact.
+    /// There are disks beside the cache, but no copy of their table is intact.
     #[error("the table of the disks beside the cache is damaged: neither of its two copies is intact")]
     DisksDamaged,
     /// Made by a newer release.
@@ -49,7 +49,7 @@ pub enum OpenError {
         /// What there is.
         found_bytes: u64,
     },
-    /// Each log of the pool is longer than an index can name.
+    /// The part of each shard is longer than an index can name.
     #[error(
         "each of its {shards} logs has {log_bytes} bytes, more than hearth can use: an earlier release made it so, and never cached anything there"
     )]

@@ -182,11 +182,10 @@ impl Restart<'_> {
     fn gathering(&self) -> Result<Gathering<'_>, OpenError> {
         let layout = &self.state.superblock.layout;
         let (slots, pages) = (layout.slots_per_shard(), layout.pages_per_segment());
-        let mut index = match self.slots_named {
+        let index = match self.slots_named {
             Some(named) => Index::naming(slots, pages, named)?,
             None => Index::try_new(slots, pages)?,
         };
-        index.number_by_place();
         let blocks = Restored::with_index(index);
         Ok(Gathering { places: self.places, blocks, tallies: Vec::new() })
     }

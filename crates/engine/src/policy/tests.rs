@@ -43,13 +43,13 @@ fn while_the_store_has_room_everything_is_admitted() {
 fn one_touch_is_forgotten_and_its_return_is_admitted() {
     let mut policy = full(512, 1024);
     read_in(&mut policy, 5, READ);
-    others_come(&mut policy, 100, 300);
+    others_come(&mut policy, 100, 511);
     assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
     let advice = policy.on_access(5, Place::Absent, READ);
     assert!(advice.ghost_hit);
     let slot = policy.ram_insert(5, advice.enter.expect("remembered"));
     // It is of the main part now, and leaves as what RAM alone holds.
-    assert!((0..300).all(|_| policy.ram_evict().is_some()));
+    assert!((0..511).all(|_| policy.ram_evict().is_some()));
     assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })), "{slot:?}");
     assert_eq!(policy.ram_evict(), None);
 }
@@ -70,7 +70,7 @@ fn a_block_overwritten_in_ram_is_what_it_was() {
     policy.ram_remove(slot);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
-    others_come(&mut policy, 100, 300);
+    others_come(&mut policy, 100, 511);
     assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
 }
 
@@ -79,7 +79,7 @@ fn a_block_overwritten_on_the_ssd_goes_back_there() {
     let mut policy = full(512, 1024);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
-    others_come(&mut policy, 100, 300);
+    others_come(&mut policy, 100, 511);
     assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
@@ -87,7 +87,7 @@ fn a_block_overwritten_on_the_ssd_goes_back_there() {
 fn admission_always_needs_no_proof() {
     let mut policy = full(512, 1024);
     read_in(&mut policy, 5, Access { admission: Admission::Always, ..READ });
-    others_come(&mut policy, 100, 300);
+    others_come(&mut policy, 100, 511);
     assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
@@ -97,7 +97,7 @@ fn a_copy_never_costs_an_ssd_write() {
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached");
     let slot = policy.ram_insert(5, arrival.as_copy());
     policy.on_access(5, Place::Ram(slot), READ);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::default() }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::of(1, 0) }));
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Ground {
 /// The largest unit that a volume may keep whole in a pool of this layout, in bytes; `None`: its shards are so small that not even the longest part
 /// of a write finds room in one, and goes to the backing device.
 pub fn atomic_bytes_max(layout: &format::Layout) -> Option<u32> {
-    slots::ever_writes(layout, EXTENT_BLOCKS as u32).then(|| layout.atomic_bytes_max())
+    slots::ever_writes(layout, EXTENT_BLOCKS as u32).then_some(types::ATOMIC_BYTES_MAX)
 }
 
 /// How soon a record must be on the SSD.

@@ -18,13 +18,13 @@ pub(crate) struct Places {
 
 impl World<'_> {
     /// Remembers where the log was written, to know segments that are written again and data that is old.
-    pub fn see_log_write(&mut self, lane: u16, io: &Io) {
+    pub fn see_ssd_write(&mut self, lane: u16, io: &Io) {
         if let IoKind::Write { .. } = io.kind {
             // The log goes on in order; a write at a place written before is another lap.
             if !self.places.written.insert(io.offset_bytes) {
                 self.places.reused.insert(io.offset_bytes);
             }
-            self.log_writes.begins(lane, io);
+            self.ssd_writes.begins(lane, io);
             if self.plan.ssd_faults.lies || self.plan.ssd_faults.corrupt_write_per_10k > 0 {
                 self.blame.see_records(io);
             }
@@ -39,10 +39,10 @@ impl World<'_> {
         let client_flush = self.clients.pending.values().any(|one| one.draft.op == Op::Flush);
         let client_write = self.clients.pending.values().any(|one| one.draft.op == Op::Write);
         let client_read = self.clients.pending.values().any(|one| one.draft.op == Op::Read);
-        let mut log_write = false;
+        let mut ssd_write = false;
         for flight in self.devices[0].flights() {
             if let IoKind::Write { .. } = flight.io.kind {
-                log_write = true;
+                ssd_write = true;
                 if self.writes_again(&flight.io) {
                     phases.push(Phase::Reuse);
                 }
@@ -62,8 +62,8 @@ impl World<'_> {
                 }
             }
         }
-        if log_write {
-            phases.push(Phase::LogAppend);
+        if ssd_write {
+            phases.push(Phase::Append);
             if client_write {
                 phases.push(Phase::WriteAllocate);
             }

@@ -392,7 +392,7 @@ impl Slots {
     ///
     /// # Panics
     /// Without room for [`Purpose::Write`] of so many blocks, or if more is asked for than
-    /// [`Layout::atomic_bytes_max`](Layout::atomic_bytes_max) allows.
+    /// [`atomic_bytes_max`](crate::store::atomic_bytes_max) allows.
     pub fn keep_together(&mut self, records: u32) {
         let bytes = records as usize * 2 * UNIT_BYTES;
         assert!(bytes <= STATEMENT_BYTES_MAX, "{records} records fit a group");

@@ -86,8 +86,7 @@ impl Rig {
         let mut state = superblock::load(disk).expect("loads");
         state.reserve_session(disk).expect("stores");
         let layout = state.superblock.layout;
-        let mut index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
-        index.number_by_place();
+        let index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
         let (mut found, mut next_object) = (Restored::with_index(index), 1);
         let mut add = |set: &Set| {
             let (slot, stored) = slots::in_index(set);
