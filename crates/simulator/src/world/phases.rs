@@ -18,13 +18,13 @@ pub(crate) struct Places {
 
 impl World<'_> {
     /// Remembers where the log was written, to know segments that are written again and data that is old.
-    pub fn see_ssd_write(&mut self, lane: u16, io: &Io) {
+    pub fn see_log_write(&mut self, lane: u16, io: &Io) {
         if let IoKind::Write { .. } = io.kind {
             // The log goes on in order; a write at a place written before is another lap.
             if !self.places.written.insert(io.offset_bytes) {
                 self.places.reused.insert(io.offset_bytes);
             }
-            self.ssd_writes.begins(lane, io);
+            self.log_writes.begins(lane, io);
             if self.plan.ssd_faults.lies || self.plan.ssd_faults.corrupt_write_per_10k > 0 {
                 self.blame.see_records(io);
             }
