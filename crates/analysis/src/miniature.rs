@@ -82,7 +82,7 @@ pub fn try_cache(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads:
 pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, reads: f64, each: &mut dyn FnMut(&Use, bool)) -> Did {
     let scaled = |size: u64| (size as f64 * rate).round() as u64;
     let ssd_pages = scaled(tried.ssd_pages).max(Alone::SSD_PAGES_MIN);
-    let config = AloneConfig { ssd_pages, slots: false, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
+    let config = AloneConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
     let mut replica = Alone::new(config);
     let below = if rate >= 1.0 { u64::MAX } else { (rate * u64::MAX as f64) as u64 };
     let goes_through = |used: &Use| line_hash(used.block, 0) < below && (!used.is_scan || with_scans);

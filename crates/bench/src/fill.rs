@@ -1,22 +1,22 @@
 //! Fills a pool's SSD file through the engine, for start-up benchmarks: forty gigabytes in seconds.
 //!
 //! Every block is read from a backing device of zeroes and cached as clean. Pages of zeroes are not written but left as holes, in which
-//! zeroes are read again: what a start looks at (superblock, headers, footers) is all there, and every block matches its checksum. The
+//! zeroes are read again: what a start looks at (superblock, rings) is all there, and every block matches its checksum. The
 //! pool is left as after `kill -9`.
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Origin, Request, Target, VolumeOptions};
-use engine::checkpoint;
 use engine::front::shard_of;
 use engine::medium::{Medium, MediumError};
-use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
-use engine::store::StorePlace;
+use engine::shard::{PAGES_MIN, Shard};
 use engine::superblock;
 use page::{PageMutVec, PagePool};
-use std::collections::VecDeque;
+use pool::restart::{Restart, restart_here};
+use pool::root::Root;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use types::{Admission, BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, Mode, ShardIndex, VolumeIndex};
+use types::{Admission, BLOCK_BYTES, BLOCK_SECTORS, Content, EXTENT_SECTORS, Mode, ShardIndex, VolumeIndex};
 
 const PIECE_BLOCKS: u64 = 16;
 const EXTENT_BLOCKS: u64 = EXTENT_SECTORS / BLOCK_SECTORS;
@@ -56,28 +56,32 @@ impl Medium for Ssd {
 pub fn run(path: &str, blocks: u64) -> Result<()> {
     let file = File::options().read(true).write(true).open(path).with_context(|| format!("open {path}"))?;
     let mut medium = Ssd(file);
-    let mut state = superblock::load(&mut medium)?;
-    let stopped = checkpoint::open(&mut medium, &state)?.context("the pool was not stopped cleanly")?;
-    let ends = stopped.log_ends().to_vec();
-    state.begin_session(&mut medium, &ends, &[])?;
+    let state = superblock::load(&mut medium)?;
+    ensure!(state.superblock.clean, "the pool was not stopped cleanly");
     let [volume] = state.superblock.volumes.as_slice() else { bail!("the pool has not just one volume") };
-    let (layout, mut cached) = (state.superblock.layout, 0);
-    for (index, end) in (0u16..).zip(ends) {
-        let shard = ShardIndex(index);
-        let pool = PagePool::new(PAGES_MIN + RAM_BLOCKS as usize + 4096);
-        let place = StorePlace { uuid: state.superblock.uuid, session: state.superblock.session, shard, layout, ring_first: 0 };
-        let config = ShardConfig { place, ram_blocks: RAM_BLOCKS, pool, dirty_max_permille: DIRTY_MAX_PERMILLE };
-        let mut rig =
-            Filler { shard: Shard::new(config, end), ssds: [&medium.0], io: VecDeque::new(), now_ns: 1, answered: 0, quiet: false };
+    let (id, layout) = (volume.id, state.superblock.layout);
+    let mut root = Root::new(state, BTreeMap::from([(id.0, VolumeIndex(0))]), id.0 + 1);
+    root.prepare(&mut medium)?;
+    let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + RAM_BLOCKS as usize) + 4096);
+    let (state, places) = (root.state(), root.places());
+    let plan = Restart { state, places, ram_blocks: RAM_BLOCKS, content: Content::Off, pages, threads: 1, slots_named: None };
+    let found = restart_here(&plan, &mut medium)?;
+    root.begin_session(&mut medium, &found)?;
+    let mut cached = 0;
+    for (shard, found) in (0..).map(ShardIndex).zip(found) {
+        let mut rig = Filler { shard: found.shard, ssds: [&medium.0], io: VecDeque::new(), now_ns: 1, answered: 0, quiet: false };
+        for hold in root.holds() {
+            rig.command(hold)?;
+        }
         let options = VolumeOptions {
             mode: Mode::WriteThrough,
             admission: Admission::Always,
             sequential_cutoff_bytes: None,
             ..VolumeOptions::default()
         };
-        rig.command(Command::Attach { volume: VolumeIndex(0), id: volume.id, size_bytes: blocks * BLOCK_BYTES, options })?;
+        rig.command(Command::Attach { volume: VolumeIndex(0), id, size_bytes: blocks * BLOCK_BYTES, options })?;
         for extent in 0..blocks.div_ceil(EXTENT_BLOCKS) {
-            if shard_of(volume.id, extent * EXTENT_SECTORS, layout.shards) == shard {
+            if shard_of(id, extent * EXTENT_SECTORS, layout.shards) == shard {
                 let from = extent * EXTENT_BLOCKS;
                 rig.read(from, (blocks - from).min(EXTENT_BLOCKS))?;
             }

@@ -5,7 +5,6 @@ use crate::rig::{Rig, cpu_ns};
 use anyhow::Result;
 use engine::api::{Op, Outcome};
 use engine::key::mix;
-use format::Layout;
 
 /// Hits between two looks at the clock, and how many such spells. What disturbs the machine for long disturbs neighbouring spells alike.
 const SPELL: u64 = 10_000;
@@ -87,8 +86,7 @@ fn copy_pages(pages: &[u8], from: u64, count: u64) {
 pub fn instructions(which: &str, requests: u64) {
     let mut rig = match which {
         "count-ram" => warm_ram(4096),
-        "count-ssd-slots" | "count-write-slots" | "count-writes-slots" => warm(slots(), 4096),
-        _ => warm(segments(), 4096),
+        _ => warm_ssd(4096),
     };
     println!("{}", one_loop(&mut rig, which, requests));
 }
@@ -97,8 +95,8 @@ pub fn instructions(which: &str, requests: u64) {
 fn one_loop(rig: &mut Rig, which: &str, requests: u64) -> u64 {
     match which {
         "count-ram" => ram_hits(rig, 4096, 0, requests),
-        "count-ssd" | "count-ssd-slots" => ssd_hits(rig, 4096, 0, requests),
-        "count-writes" | "count-writes-slots" => overwrites_at_depth(rig, 4096, requests),
+        "count-ssd" => ssd_hits(rig, 4096, 0, requests),
+        "count-writes" => overwrites_at_depth(rig, 4096, requests),
         _ => overwrites(rig, 4096, 0, requests),
     }
 }
@@ -112,20 +110,8 @@ fn warm_ram(set: u64) -> Rig {
     rig
 }
 
-fn segments() -> Layout {
-    Layout::plan_default(512 << 20, 1).expect("a pool of that size")
-}
-
-fn slots() -> Layout {
-    segments().with_slots()
-}
-
 fn warm_ssd(set: u64) -> Rig {
-    warm(segments(), set)
-}
-
-fn warm(layout: Layout, set: u64) -> Rig {
-    let mut rig = Rig::with_layout(layout, 0);
+    let mut rig = Rig::new(512 << 20, 0);
     (0..set).for_each(|block| drop(rig.request(Op::Write, block)));
     rig
 }

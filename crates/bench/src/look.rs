@@ -7,7 +7,7 @@ use engine::api::Op;
 use engine::shard::EXPLAIN_BLOCKS_MAX;
 use types::VolumeIndex;
 
-/// Blocks written: 1 GiB of them, every other one of a range. A page of the log each, and one for its header: some are forgotten again.
+/// Blocks written: 1 GiB of them, every other one of a range.
 const BLOCKS: u64 = 262_144;
 
 /// A pass over all entries, lookups, and explanations, of a shard with many cached blocks.

@@ -12,7 +12,6 @@ mod look;
 mod memory;
 mod packed;
 mod restart;
-mod restart_slots;
 mod rig;
 mod start;
 mod tap;
@@ -33,12 +32,11 @@ fn main() -> Result<()> {
         "packed" => packed::run(),
         "start" => start::run(),
         "restart" => restart::run(),
-        "restart-slots" => restart_slots::run(),
-        "slots-life" => match (std::env::args().nth(2), std::env::args().nth(3)) {
-            (Some(path), Some(end)) => restart_slots::one_life(&path, &end),
-            _ => bail!("usage: engine-bench slots-life SSD-FILE kill|stop"),
+        "life" => match (std::env::args().nth(2), std::env::args().nth(3)) {
+            (Some(path), Some(end)) => restart::one_life(&path, &end),
+            _ => bail!("usage: engine-bench life SSD-FILE kill|stop"),
         },
-        "count-ram" | "count-ssd" | "count-ssd-slots" | "count-write" | "count-write-slots" | "count-writes" | "count-writes-slots" => {
+        "count-ram" | "count-ssd" | "count-write" | "count-writes" => {
             let hits = std::env::args().nth(2).map_or(Ok(10_000), |hits| hits.parse())?;
             hits::instructions(&which, hits);
             Ok(())
@@ -65,12 +63,11 @@ fn main() -> Result<()> {
             memory::run()?;
             look::run()?;
             start::run()?;
-            restart::run()?;
-            restart_slots::run()
+            restart::run()
         }
         other => {
             bail!(
-                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, restart-slots, count-ram, count-ssd, count-ssd-slots, count-write, count-write-slots, count-writes, count-writes-slots, count-front, fill, guest, all"
+                "unknown benchmark '{other}'; one of hits, memory, look, content, packed, start, restart, count-ram, count-ssd, count-write, count-writes, count-front, fill, guest, all"
             )
         }
     }

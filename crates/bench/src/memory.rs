@@ -21,7 +21,7 @@ pub fn run() -> Result<()> {
             index.insert(Key::new(VolumeIndex(0), u64::from(slot).wrapping_mul(2_654_435_761) % (1 << 34)), Slot(slot), meta);
         }
     }
-    let policy = Policy::new(0, u64::from(BLOCKS));
+    let policy = Policy::new(0, u64::from(BLOCKS), 1);
     let grown = resident_bytes()?.saturating_sub(before);
     let stated = index.memory_bytes() + policy.memory_bytes();
     report("engine: index and policy, stated, 10 million blocks", stated as f64 / f64::from(BLOCKS), "bytes/block", Some(16.0));

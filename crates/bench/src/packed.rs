@@ -1,6 +1,6 @@
 //! The engine with content on, over an SSD in memory: what it writes for recorded traces, what it holds at rest, and what a hit costs.
 //!
-//! Unlike the figures of [`crate::content`], these count everything that reaches the SSD: records, headers, footers, padding, cleaning.
+//! Unlike the figures of [`crate::content`], these count everything that reaches the SSD: statements, padding, and what moves.
 
 use anyhow::{Result, ensure};
 use content::{BLOCK_BYTES, Block};

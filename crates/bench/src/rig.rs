@@ -24,14 +24,9 @@ pub fn options() -> VolumeOptions {
 }
 
 impl Rig {
-    /// A shard with a log of `ssd_bytes` and that many blocks of RAM.
+    /// A shard with an SSD of `ssd_bytes` and that many blocks of RAM.
     pub fn new(ssd_bytes: u64, ram_blocks: u64) -> Rig {
-        Rig::with_layout(Layout::plan_default(ssd_bytes, 1).expect("a pool of that size"), ram_blocks)
-    }
-
-    /// The same on an SSD that is laid out so.
-    pub fn with_layout(layout: Layout, ram_blocks: u64) -> Rig {
-        let ssd_bytes = layout.ssd_bytes;
+        let layout = Layout::plan_default(ssd_bytes, 1).expect("a pool of that size").with_packed_slots();
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
         let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };

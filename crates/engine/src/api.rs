@@ -81,7 +81,7 @@ pub struct Request {
     pub(crate) origin: Origin,
     /// Why it goes around the cache, if it does: what its origin says, then what the front decides.
     pub(crate) bypass: Option<BypassReason>,
-    /// Decided by the front: a large write that the log takes because its client may wait for it, unless dirty data nears its limit.
+    /// Decided by the front: a large write that the SSD takes because its client may wait for it, unless dirty data nears its limit.
     pub(crate) in_burst: bool,
     /// One step of a discard or write-zeroes over whole extents of several shards.
     pub(crate) range: Option<RangeStep>,
@@ -128,7 +128,7 @@ impl Request {
         Request { bypass: reason.or(self.bypass), ..self }
     }
 
-    /// The same as a large write that the log takes, as a front decides.
+    /// The same as a large write that the SSD takes, as a front decides.
     #[must_use]
     #[inline]
     pub fn burst(self, in_burst: bool) -> Request {
@@ -246,7 +246,7 @@ pub enum Outcome {
     Miss,
     /// A read or write that went around the cache.
     Bypass,
-    /// A write into the log (write-back).
+    /// A write into the SSD (write-back).
     WriteBack,
     /// A write that went to the backing device and through the cache.
     WriteThrough,
@@ -369,7 +369,7 @@ pub enum CommandFailure {
     /// One check at a time.
     #[error("another check is under way")]
     AnotherCheck,
-    /// The log cannot be written or read any more.
+    /// The SSD cannot be written or read any more.
     #[error("the SSD failed")]
     SsdFailed,
     /// The pool comes to rest: the next start goes on.
@@ -404,7 +404,7 @@ pub enum CommandFailure {
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// This shard cannot write its log any more. The host tells all shards of the pool by
+    /// This shard cannot write the SSD any more. The host tells all shards of the pool by
     /// [`Command::SsdFailed`]. Then it records durably, outside the SSD, that the clean blocks on it
     /// are void, and says so by [`Command::DegradedRecorded`].
     SsdFailed {
@@ -458,7 +458,7 @@ pub struct VolumeOptions {
     pub max_io_bytes: u32,
     /// A sequential stream goes around the cache after this many bytes; `None`: never.
     pub sequential_cutoff_bytes: Option<u64>,
-    /// Most bytes of large writes that the log takes between two flushes, because somebody may wait for them.
+    /// Most bytes of large writes that the SSD takes between two flushes, because somebody may wait for them.
     pub log_burst_bytes: u64,
     /// Destage tries to keep client reads of the backing device below this, in nanoseconds.
     pub latency_goal_ns: u64,
@@ -511,7 +511,7 @@ pub enum Command {
     Attach {
         /// Its place in the index.
         volume: VolumeIndex,
-        /// Its number in the log.
+        /// Its number on the SSD.
         id: VolumeId,
         /// Its size in bytes, a multiple of 512, at most [`types::VOLUME_BYTES_MAX`].
         size_bytes: u64,
@@ -523,7 +523,7 @@ pub enum Command {
     Hold {
         /// Its place in the index.
         volume: VolumeIndex,
-        /// Its number in the log.
+        /// Its number on the SSD.
         id: VolumeId,
         /// Its size in bytes.
         size_bytes: u64,
@@ -574,7 +574,7 @@ pub enum Command {
         volume: VolumeIndex,
     },
     /// The volume's backing device is to be let go, and all else stays: clients' requests end, what is on its way home ends, the device is
-    /// flushed and the log too. Then the volume is as after [`Command::Hold`]: its blocks are kept, dirty ones too, and a later `Attach` of the
+    /// flushed and the SSD too. Then the volume is as after [`Command::Hold`]: its blocks are kept, dirty ones too, and a later `Attach` of the
     /// same id makes it available again. So it is also if the device fails meanwhile; `CommandDone` has an error if it failed a flush, now or
     /// before, so that what it had acknowledged may be lost.
     Release {
@@ -607,7 +607,7 @@ pub enum Command {
         /// Which blocks of it.
         blocks: Range<u64>,
     },
-    /// Another shard of the pool cannot write its log any more: the SSD is not used by this one
+    /// Another shard of the pool cannot write the SSD any more: the SSD is not used by this one
     /// either.
     SsdFailed {
         /// Which SSD.

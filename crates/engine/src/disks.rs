@@ -1,7 +1,7 @@
-//! The table of the disks beside the log, in its two copies.
+//! The table of the disks beside the cache, in its two copies.
 //!
-//! One copy is whole at any moment: the second is written when the first is flushed. What the table gives to a disk the log does not use, and the
-//! other way round: [`may_format`] says so before a log is made, whatever its caller believes.
+//! One copy is whole at any moment: the second is written when the first is flushed. What the table gives to a disk the cache does not use, and the
+//! other way round: [`may_format`] says so before a cache is made, whatever its caller believes.
 
 use crate::medium::{Medium, MediumError};
 use crate::superblock::OpenError;
@@ -119,7 +119,7 @@ pub fn wipe(medium: &mut dyn Medium) -> Result<(), OpenError> {
     Ok(medium.flush()?)
 }
 
-/// Whether a log may take the first `log_bytes` of the medium: no disk begins before.
+/// Whether a cache may take the first `log_bytes` of the medium: no disk begins before.
 ///
 /// # Errors
 /// If the table cannot be read.

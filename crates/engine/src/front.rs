@@ -75,7 +75,7 @@ pub struct Front {
     actions: VecDeque<FrontAction>,
 }
 
-/// Which shard owns an extent of a volume. Part of the on-disk format: a log holds only blocks of its shard.
+/// Which shard owns an extent of a volume. Part of the on-disk format: a shard's part of the SSD holds only its blocks.
 pub fn shard_of(volume: VolumeId, start_sector: u64, shards: u16) -> ShardIndex {
     let extent = start_sector / EXTENT_SECTORS;
     let hash = mix(mix(u64::from(volume.0)) ^ extent);
@@ -342,7 +342,7 @@ impl Volume {
         }
     }
 
-    /// Takes note of a large write, or one of a stream, and says whether the log takes it all the same if its options would send it around.
+    /// Takes note of a large write, or one of a stream, and says whether the SSD takes it all the same if its options would send it around.
     #[inline(never)]
     fn takes_burst(&mut self, request: &Request, own: Option<BypassReason>) -> bool {
         if self.options.mode != Mode::WriteBack || request.bypass.is_some() {

@@ -27,7 +27,7 @@ pub struct VolumeStats {
     /// Requests of clients (or blocks, for `FirstTouch` and `NoSpace`) turned away, by [`BypassReason`]. Reads that no client waits for are in
     /// none of them.
     pub bypassed: [u64; BypassReason::ALL.len()],
-    /// Bytes of client data that entered the log: dirty writes and admitted clean blocks.
+    /// Bytes of client data that entered the SSD: dirty writes and admitted clean blocks.
     pub admitted_bytes: u64,
     /// Writes that covered some atomic unit in part: nothing is promised of these units together.
     pub partial_unit_writes: u64,
@@ -136,7 +136,7 @@ impl VolumeStats {
 /// What a shard makes of what blocks contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ContentStats {
-    /// Gauge: blocks on the SSD stored as they are, in the log's plain form.
+    /// Gauge: blocks on the SSD stored as they are, each as a page.
     pub plain_blocks: u64,
     /// Gauge: how the others are stored.
     pub census: Census,
@@ -150,16 +150,14 @@ pub struct ContentStats {
     pub encoding_cpu_ns: u64,
     /// Bytes of them that did not have to be written.
     pub saved_bytes: u64,
-    /// Regions taken back ahead of need, with all that was in them, while no client asked for anything.
-    pub idle_segments: u64,
-    /// Blocks that became zstd when their region was taken back, ahead of need or not.
+    /// Blocks that became zstd when they were moved.
     pub recompressed_blocks: u64,
     /// Bytes by which they became smaller.
     pub recompressed_saved_bytes: u64,
 }
 
 impl ContentStats {
-    /// Blocks on the SSD stored otherwise than in the log's plain form.
+    /// Blocks on the SSD stored otherwise than as pages, as they are.
     pub fn packed_blocks(&self) -> u64 {
         let Census { raw, lz4, zstd, zero, duplicate, delta, lost, .. } = self.census;
         raw + lz4 + zstd + zero + duplicate + delta + lost
@@ -175,7 +173,6 @@ impl ContentStats {
             encoded_blocks,
             encoding_cpu_ns,
             saved_bytes,
-            idle_segments,
             recompressed_blocks,
             recompressed_saved_bytes,
         } = other;
@@ -196,7 +193,6 @@ impl ContentStats {
         self.encoded_blocks += encoded_blocks;
         self.encoding_cpu_ns += encoding_cpu_ns;
         self.saved_bytes += saved_bytes;
-        self.idle_segments += idle_segments;
         self.recompressed_blocks += recompressed_blocks;
         self.recompressed_saved_bytes += recompressed_saved_bytes;
     }
@@ -266,7 +262,7 @@ pub struct ShardStats {
     pub free_regions: u64,
     /// Gauge: requests in flight or waiting.
     pub requests: u64,
-    /// Which member of the policies' family is followed, and how the others do. `None` where blocks lie in a log.
+    /// Which member of the policies' family is followed, and how the others do.
     pub retention: Option<Choice>,
     /// Where blocks lie in slots.
     pub in_slots: Option<SlotGauges>,

@@ -4,8 +4,8 @@
 //! the other one is known to be flushed, and the two are never under way in the same flush. When [`PoolState::store`] returns
 //! both copies say the same, so that the loss of either loses nothing. After a failed flush nothing more is stored.
 //!
-//! The order of a start: [`load`], then for each shard the checkpoint or [`recover`](crate::recovery::recover), then
-//! [`PoolState::begin_session`], and only then is anything served or written to the log.
+//! The order of a start: [`load`], [`PoolState::reserve_session`], then for each shard [`recover`](slots::recovery::recover), or what a clean stop has
+//! left ([`slots::stop`]), then [`PoolState::begin_session`], and only then is anything served.
 
 use crate::index::NoMemory;
 use crate::medium::{Medium, MediumError};
@@ -32,7 +32,7 @@ pub enum OpenError {
     /// A pool was here, but no copy of its superblock is intact.
     #[error("the pool's superblock is damaged: neither of its two copies is intact")]
     SuperblockDamaged,
-    /// There are disks beside the log, but no copy of their table is intact.
+    /// There are disks beside the cache, but no copy of their table is intact.
     #[error("the table of the disks beside the cache is damaged: neither of its two copies is intact")]
     DisksDamaged,
     /// Made by a newer release.
@@ -49,7 +49,7 @@ pub enum OpenError {
         /// What there is.
         found_bytes: u64,
     },
-    /// Each log of the pool is longer than an index can name.
+    /// The part of each shard is longer than an index can name.
     #[error(
         "each of its {shards} logs has {log_bytes} bytes, more than hearth can use: an earlier release made it so, and never cached anything there"
     )]
@@ -59,6 +59,9 @@ pub enum OpenError {
         /// Size of each in bytes.
         log_bytes: u64,
     },
+    /// Its blocks lie in a log, as earlier releases wrote it: it is to become slots first ([`upgrade`](crate::store::upgrade::upgrade)).
+    #[error("its blocks lie in a log, as earlier releases wrote it: it must be upgraded to slots before it is opened")]
+    NeedsUpgrade,
     /// The machine has no memory for the index.
     #[error(transparent)]
     Memory(#[from] NoMemory),
@@ -275,11 +278,6 @@ impl PoolState {
         self.store_as_is(medium)
     }
 
-    /// The generation that the next store will give.
-    pub(crate) fn next_generation(&self) -> u64 {
-        self.superblock.generation + 1
-    }
-
     fn store_as_is(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
         self.check_flushes()?;
         // Counted up even if the write fails: what it left behind must never outrank, or equal, a later store.
@@ -300,11 +298,20 @@ impl PoolState {
         self.flush(medium)
     }
 
-    /// Whether shards can be made of it: what was loaded can be wiped, and written over, whatever it says.
+    /// Whether shards can be made of it, as it is: what was loaded can be wiped, and written over, whatever it says.
+    ///
+    /// # Errors
+    /// [`OpenError::LogsTooLong`]; [`OpenError::NeedsUpgrade`].
+    pub fn check_slots(&self) -> Result<(), OpenError> {
+        self.check_logs()?;
+        if self.superblock.layout.has_slots() { Ok(()) } else { Err(OpenError::NeedsUpgrade) }
+    }
+
+    /// Whether a log, or what it becomes, can be read by shards.
     ///
     /// # Errors
     /// [`OpenError::LogsTooLong`].
-    pub fn check_logs(&self) -> Result<(), OpenError> {
+    pub(crate) fn check_logs(&self) -> Result<(), OpenError> {
         let Layout { shards, segments_per_shard, segment_bytes, .. } = self.superblock.layout;
         let pages = u64::from(segments_per_shard) * u64::from(self.superblock.layout.pages_per_segment());
         if pages > u64::from(SLOTS_PER_SHARD_MAX) {

@@ -9,6 +9,7 @@ use format::checkpoint::LogEnd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::Random;
 use support::lives::{SHARD, check, one_life, run_recovery};
+use support::lost::they_stay_errors;
 use support::model::Model;
 use support::pool::{new_pool, volume};
 use support::writer::{FooterHabit, Writer};
@@ -29,6 +30,32 @@ fn stores_until_a_crash(seed: u64) {
         pool = superblock::load(&mut disk).expect("one copy is always whole");
         assert!(!stored || pool.superblock.generation > old);
     }
+}
+
+/// A header in the middle of what was flushed, and said to be, is gone: that is told.
+fn lives_with_a_lost_header(seed: u64) {
+    let mut random = Random(seed);
+    let (mut disk, mut pool) = new_pool(seed, 1);
+    let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+    let mut writer = Writer::new(&pool, SHARD, end, Model::default(), FooterHabit::Late);
+    (0..2).for_each(|_| writer.write_group(&mut disk, &mut random));
+    writer.settle(&mut disk, &mut random);
+    let page = pool.superblock.layout.page_offset(SHARD, 0, 0);
+    disk.rot(page, |bytes| bytes.fill(0));
+    let (_, recovered, _) = run_recovery(&mut disk);
+    assert!(recovered.report.damaged_places > 0, "seed {seed}: {recovered:?}");
+}
+
+/// A session begins behind a clean stop: the checkpoint of that is void.
+fn the_next_session_ends_a_checkpoint(seed: u64) {
+    let (mut disk, mut pool) = new_pool(seed, 1);
+    let end = LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 };
+    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+    support::checkpoint::write(&mut disk, &mut pool, &[end], &[], &mut |_, _| None).expect("writes");
+    pool.begin_session(&mut disk, &[end], &[]).expect("begins");
+    let pool = superblock::load(&mut disk).expect("loads");
+    assert_eq!(engine::checkpoint::open(&mut disk, &pool), Ok(None), "seed {seed}");
 }
 
 /// One bit of one header flips: the log ends before it, or the loss is told.
@@ -65,7 +92,8 @@ fn each_is_caught() {
     let life = |seed| one_life(seed, FooterHabit::Mixed, false);
     let late_life = |seed| one_life(seed, FooterHabit::Late, false);
     let packed_life = |seed| one_life(seed, FooterHabit::Mixed, true);
-    let scenarios: [(u32, &dyn Fn(u64)); 7] = [
+    let lost = |_| they_stay_errors(true);
+    let scenarios: [(u32, &dyn Fn(u64)); 10] = [
         (mutants::TORN_PAYLOAD_BELIEVED, &life),
         (mutants::HEADERS_UNCHECKED, &lives_with_a_flipped_header),
         (mutants::EARLIER_LAP_ACCEPTED, &life),
@@ -73,6 +101,9 @@ fn each_is_caught() {
         (mutants::RECOVERY_UNSTABLE, &life),
         (mutants::SUPERBLOCKS_IN_ONE_FLUSH, &stores_until_a_crash),
         (mutants::TORN_BASE_ACCEPTED, &packed_life),
+        (mutants::LOST_IS_ZEROES, &lost),
+        (mutants::BAD_GROUP_ENDS_LOG, &lives_with_a_lost_header),
+        (mutants::OLD_CHECKPOINT_BELIEVED, &the_next_session_ends_a_checkpoint),
     ];
     let mut missed = Vec::new();
     for (number, scenario) in scenarios {
@@ -92,6 +123,9 @@ fn each_is_caught() {
     // Without a mistake all of it passes.
     assert_eq!(seeds_until_caught(0, &life, 0, 20), None);
     assert_eq!(seeds_until_caught(0, &packed_life, 0, 20), None);
+    assert_eq!(seeds_until_caught(0, &lost, 0, 1), None);
+    assert_eq!(seeds_until_caught(0, &lives_with_a_lost_header, 0, 50), None);
+    assert_eq!(seeds_until_caught(0, &the_next_session_ends_a_checkpoint, 0, 5), None);
     assert_eq!(seeds_until_caught(0, &lives_with_a_flipped_header, 0, 50), None);
     assert_eq!(seeds_until_caught(0, &stores_until_a_crash, 0, 50), None);
     std::panic::set_hook(quiet);

@@ -23,7 +23,7 @@
 use crate::PAGE_BYTES;
 use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, CHUNK_BYTES, CHUNK_ENTRIES, chunk_bytes_for};
 use crate::footer::{footer_pages_for, footer_records_max};
-use types::{ATOMIC_BYTES_MAX, ShardIndex};
+use types::ShardIndex;
 
 /// Smallest segment: below, headers and footers would take more than an eighth of it.
 pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
@@ -167,9 +167,6 @@ pub enum LayoutError {
     },
 }
 
-/// A segment holds at least so many of them: what is lost at its end is then less than half of it, packed records and what they rest on included.
-const ATOMIC_UNITS_PER_SEGMENT: u32 = 4;
-
 /// Where everything lies; fixed when the pool is formatted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -309,14 +306,6 @@ impl Layout {
     const fn ring_pages_needed(&self, slots_per_page: u32) -> u32 {
         let pages = self.slots_per_shard().div_ceil(slots_per_page);
         if pages < RING_PAGES_MIN { RING_PAGES_MIN } else { pages }
-    }
-
-    /// The largest unit of a volume that writes keep whole, in bytes: a group has to hold it, and where a segment ends, the room that such a
-    /// group does not find there is lost.
-    pub const fn atomic_bytes_max(&self) -> u32 {
-        let most = if self.has_slots() { ATOMIC_BYTES_MAX } else { self.group_pages() / ATOMIC_UNITS_PER_SEGMENT * PAGE_BYTES as u32 };
-        let fits = 1 << (u32::BITS - 1 - most.leading_zeros());
-        if fits < ATOMIC_BYTES_MAX { fits } else { ATOMIC_BYTES_MAX }
     }
 
     /// Whether blocks lie in slots.
@@ -563,18 +552,6 @@ mod tests {
         // The ring is too long for that, and too short for this.
         assert_eq!((layout.resized(6 << 20), layout.resized(1 << 30)), (None, None));
         assert_eq!(Layout::plan(64 << 20, 3, 64 << 10).expect("fits").resized(40 << 20), None);
-    }
-
-    #[test]
-    fn a_group_holds_the_largest_unit() {
-        let of = |segment_bytes| Layout::plan(1 << 30, 1, segment_bytes).expect("fits");
-        let most = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 8 << 20].map(|bytes| of(bytes).atomic_bytes_max());
-        assert_eq!(most, [8 << 10, 16 << 10, 32 << 10, 64 << 10, 64 << 10]);
-        assert_eq!(of(64 << 10).with_slots().atomic_bytes_max(), 64 << 10);
-        for ssd_bytes in [64 << 20, 256 << 20, 1 << 30, 1 << 40_u64] {
-            let most = Layout::plan_default(ssd_bytes, 4).expect("fits").atomic_bytes_max();
-            assert!(most >= 16 << 10, "a database page on {ssd_bytes} bytes: {most}");
-        }
     }
 
     #[test]

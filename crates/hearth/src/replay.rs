@@ -5,7 +5,6 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::{quantity, table};
-use api::ssd_layout::SsdLayout;
 use api::{human, options};
 use retention::MEMBERS;
 use serde::Serialize;
@@ -54,7 +53,7 @@ struct Followed {
 /// With the sentence to print.
 pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &asked.pool_size)?;
-    let slots = asked.layout.as_deref().map(options::ssd_layout).transpose()?.unwrap_or_default() == SsdLayout::Slots;
+    asked.layout.as_deref().map(options::ssd_layout).transpose()?;
     let read = traces::read::read_recording(&asked.trace);
     let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), error.remedy()))?;
     doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));
@@ -63,7 +62,7 @@ pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
         // A cache larger than the footprint is as good as one of its size, and the models' tables would only grow.
         let blocks = (pool_bytes / BLOCK_BYTES).clamp(2, stream.footprint_blocks().max(2));
         let ram_blocks = (blocks * RAM_PERCENT / 100).max(1);
-        let config = ShardReplayConfig { ram_blocks, ssd_pages: blocks - ram_blocks, slots, admission: Admission::SecondTouch };
+        let config = ShardReplayConfig { ram_blocks, ssd_pages: blocks - ram_blocks, admission: Admission::SecondTouch };
         let (cache, stats) = ShardReplay::new(config).run_with_stats(&requests);
         let members = Members::new(&stream, blocks);
         let yardsticks = Yardsticks::new(&stream, blocks);

@@ -29,7 +29,7 @@ mod tests;
 
 pub use format::Encoding;
 pub use objects::{Census, DirtyLoad};
-pub use packed::{Ended, PLACE_UNKNOWN, REFERENCES_MAX, References, Stored};
+pub use packed::{Ended, REFERENCES_MAX, References, Stored};
 pub use parts::PARTS;
 
 use alloc::boxed::Box;
@@ -44,7 +44,7 @@ use parts::Parts;
 use plain::{Entry, Fields};
 
 /// Where a block lies. Plain: a page of the shard's part of the SSD, `region * pages per region + page`. Packed: bit 31, and below
-/// it the region and which packed record of the region ([`Index::packed_slot`]).
+/// it a number for each [`BYTES_PER_NUMBER`] bytes of the plain slots, in their order: where the payload begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
@@ -57,22 +57,17 @@ impl Slot {
         self.0 & PACKED != 0
     }
 
-    /// Bits of a packed slot that say which packed record of its region it is, for regions of that many pages.
-    pub const fn ordinal_bits(pages_per_region: u32) -> u32 {
-        pages_per_region.next_power_of_two().ilog2() + ORDINAL_BITS_OVER_PAGES
+    /// The packed slot of a part: which number of it.
+    #[inline]
+    const fn packed(at: u32, ordinal: u32) -> Slot {
+        Slot(PACKED | at << PART_ORDINAL_BITS | ordinal)
     }
 
+    /// Part, and number in it.
     #[inline]
-    /// The packed slot of a region: which packed record of it.
-    pub const fn packed(at: u32, ordinal: u32, ordinal_bits: u32) -> Slot {
-        Slot(PACKED | at << ordinal_bits | ordinal)
-    }
-
-    /// Region, and ordinal in it.
-    #[inline]
-    pub fn packed_place(self, ordinal_bits: u32) -> (u32, u32) {
+    fn packed_place(self) -> (u32, u32) {
         assert!(self.is_packed(), "slot {} is a page or none", self.0);
-        ((self.0 & !PACKED) >> ordinal_bits, self.0 & ((1 << ordinal_bits) - 1))
+        ((self.0 & !PACKED) >> PART_ORDINAL_BITS, self.0 & ((1 << PART_ORDINAL_BITS) - 1))
     }
 }
 
@@ -90,9 +85,9 @@ pub struct NoMemory {
     pub bytes: u64,
 }
 
-/// A region can have 64 packed records for each of its pages; who fills it must stop there.
+/// A page has 64 numbers of packed slots.
 const ORDINAL_BITS_OVER_PAGES: u32 = 6;
-/// Where packed records are numbered by their place, each number stands for so many bytes of a page.
+/// Each number stands for so many bytes of a page.
 pub const BYTES_PER_NUMBER: u32 = types::BLOCK_BYTES as u32 >> ORDINAL_BITS_OVER_PAGES;
 
 /// What the index knows about the block in a slot.
@@ -132,8 +127,6 @@ pub struct Index {
     parts: Option<Parts>,
     live: u32,
     pages_per_region: u32,
-    ordinal_bits: u32,
-    by_place: bool,
 }
 
 /// The block whose newest record lies in the slot.
@@ -168,10 +161,9 @@ impl Index {
     /// [`NoMemory`].
     pub fn naming(slots: u32, pages_per_region: u32, named: u32) -> Result<Index, NoMemory> {
         assert!(slots <= SLOTS_MAX, "{slots} slots are more than a shard can have");
-        assert!(pages_per_region > 0, "regions have pages");
-        let ordinal_bits = Slot::ordinal_bits(pages_per_region);
+        assert!(pages_per_region.is_power_of_two(), "regions of {pages_per_region} pages");
         let no_memory = NoMemory { bytes: u64::from(slots) * PLAIN_SLOT_MILLIBYTES / 1000 };
-        let index = Index {
+        Ok(Index {
             plain: page::zeroed(slots as usize).ok_or(no_memory)?,
             plain_used: vec![false; slots.div_ceil(pages_per_region) as usize],
             plain_used_regions: 0,
@@ -180,11 +172,7 @@ impl Index {
             parts: None,
             live: 0,
             pages_per_region,
-            ordinal_bits,
-            by_place: false,
-        };
-        assert!(u64::from(index.regions()) << ordinal_bits < u64::from(PACKED), "packed slots of {slots} pages fit in 31 bits");
-        Ok(index)
+        })
     }
 
     /// Blocks in the index.
@@ -217,32 +205,13 @@ impl Index {
         (plain * size_of::<Entry>() + self.plain_used.len() + self.narrow.memory_bytes() + mixed) as u64 + parts
     }
 
-    /// Packed slots are numbered by their place from now on: one number for each [`BYTES_PER_NUMBER`] bytes of the plain slots, in their order.
-    /// They come and go in any order.
-    ///
-    /// # Panics
-    /// If there are packed slots, or a region's pages are no power of two.
-    pub fn number_by_place(&mut self) {
-        assert!(self.mixed.is_none(), "there are packed slots");
-        assert!(self.pages_per_region.is_power_of_two(), "regions of {} pages", self.pages_per_region);
-        (self.by_place, self.ordinal_bits) = (true, PART_ORDINAL_BITS);
+    /// Parts of packed slots.
+    fn packed_parts(&self) -> u32 {
+        self.slots().div_ceil(PART_PAGES)
     }
 
-    /// Whether packed slots are numbered by their place.
-    pub fn is_numbered_by_place(&self) -> bool {
-        self.by_place
-    }
-
-    /// Regions of packed slots.
-    fn packed_regions(&self) -> u32 {
-        if self.by_place { self.slots().div_ceil(PART_PAGES) } else { self.regions() }
-    }
-
-    /// How and where a record is stored; where numbers are places, the slot says the latter.
+    /// How and where a record is stored; the slot says the latter.
     fn placed(&self, slot: Slot, stored: Stored) -> Stored {
-        if !self.by_place {
-            return stored;
-        }
         let numbers = self.pages_per_region << ORDINAL_BITS_OVER_PAGES;
         Stored { place: (slot.0 & !PACKED & (numbers - 1)) * (PLACES_PER_PAGE >> ORDINAL_BITS_OVER_PAGES), ..stored }
     }
@@ -462,23 +431,6 @@ impl Index {
 
 /// Packed slots and objects.
 impl Index {
-    /// Packed records a region can have.
-    pub fn packed_max(&self) -> u32 {
-        1 << self.ordinal_bits
-    }
-
-    /// The slot of a region's packed record number `ordinal`, from 0, below [`Index::packed_max`].
-    pub fn packed_slot(&self, at: u32, ordinal: u32) -> Slot {
-        assert!(at < self.packed_regions(), "region {at} of {}", self.packed_regions());
-        assert!(ordinal < self.packed_max(), "packed record {ordinal} is beyond what a region can have");
-        Slot::packed(at, ordinal, self.ordinal_bits)
-    }
-
-    /// Region of a packed slot, and which of its packed records it is.
-    pub fn packed_place_of(&self, slot: Slot) -> (u32, u32) {
-        slot.packed_place(self.ordinal_bits)
-    }
-
     /// Makes the index fit for packed slots, at once for all keys it has; the first packed record does so by itself. There is no way back.
     pub fn widen(&mut self) {
         if self.mixed.is_some() {
@@ -486,7 +438,7 @@ impl Index {
         }
         let places = u64::from(self.pages_per_region) * u64::from(PLACES_PER_PAGE);
         assert!(places <= 1 << PLACE_BITS, "places of {} pages", self.pages_per_region);
-        let packed = Packed::new(self.slots(), self.packed_regions(), self.ordinal_bits, self.by_place);
+        let packed = Packed::new(self.slots(), self.packed_parts());
         let mut keys = Wide::new(self.slots(), self.live);
         let plain = &self.plain;
         let hash_of = |slot: Slot| plain[slot.0 as usize].key().expect("a bucket's slot has a key").hash();
@@ -513,13 +465,13 @@ impl Index {
         &mut self.mixed.as_mut().expect("a packed slot of a wide index").packed
     }
 
-    /// Puts the block at a packed slot, the next of its region, away from where it was; gives back its old slot. A full record becomes the
+    /// Puts the block at a packed slot that holds nothing, away from where it was; gives back its old slot. A full record becomes the
     /// place of its object, with all who rest on it; another counts where it rests. After that the block's old slot is cleared: there
     /// an object that others rest on stays as an orphan.
     ///
     /// # Panics
     /// If what it rests on is not there or [`Index::may_reference`] says no (except that the block's old record rests there too); if the
-    /// slot is not the next; if the object moves away from under another block.
+    /// slot holds something; if the object moves away from under another block.
     pub fn insert_packed(&mut self, key: Key, slot: Slot, meta: SlotMeta, stored: Stored) -> Option<Slot> {
         self.widen();
         let stored = self.placed(slot, stored);
@@ -534,11 +486,11 @@ impl Index {
         old
     }
 
-    /// Moves an orphan to a packed slot, the next of its region. If the object is not there any more, nobody rests on it: then the slot
+    /// Moves an orphan to a packed slot that holds nothing. If the object is not there any more, nobody rests on it: then the slot
     /// holds nothing.
     ///
     /// # Panics
-    /// If the object is a block's, or the slot is not the next.
+    /// If the object is a block's, or the slot holds something.
     pub fn insert_base(&mut self, slot: Slot, checksum: u32, stored: Stored) {
         self.widen();
         let stored = self.placed(slot, stored);
@@ -549,20 +501,6 @@ impl Index {
         assert_eq!(packed.entries.at(old).state(), State::Orphan, "object {} is a block's", stored.object);
         packed.push(slot, PackedEntry::orphan(checksum, stored));
         packed.list(slot);
-    }
-
-    /// Uses up a packed slot, the next of its region, for nothing.
-    pub fn push_dead(&mut self, slot: Slot) {
-        self.widen();
-        self.packed_mut().push(slot, PackedEntry::DEAD);
-    }
-
-    /// Tells where the payload of a packed record lies, in units of 16 bytes from the region's start. A slot that holds nothing any more
-    /// does not care.
-    pub fn set_place(&mut self, slot: Slot, place: u32) {
-        if self.packed_entry(slot).state() != State::Dead {
-            self.packed_mut().entries.at_mut(slot).set_place(place);
-        }
     }
 
     /// How and where the packed record of a block or an orphan is stored.
@@ -594,11 +532,6 @@ impl Index {
         slot.is_packed() && self.packed_entry(slot).state() == State::Orphan
     }
 
-    /// Packed slots of a region in use, those that hold nothing any more included.
-    pub fn packed_len(&self, at: u32) -> u32 {
-        self.mixed.as_ref().map_or(0, |mixed| mixed.packed.entries.len(at))
-    }
-
     /// Gives up the object in a packed slot. It is not found by its id any more, and those who rest on it dangle. An orphan dies; a
     /// block stays cached, and stays no object when it moves.
     ///
@@ -606,30 +539,6 @@ impl Index {
     /// If the slot has no object.
     pub fn drop_object(&mut self, slot: Slot) {
         self.packed_mut().drop_object(slot);
-    }
-
-    /// A region is used anew: its packed slots go back to none. Plain slots are not touched.
-    ///
-    /// # Panics
-    /// If one of them still holds something.
-    pub fn clear_region(&mut self, at: u32) {
-        if let Some(mixed) = &mut self.mixed {
-            mixed.packed.entries.clear(at);
-        }
-    }
-
-    /// No region in which recovery found packed records gets more of them.
-    pub fn seal_found(&mut self) {
-        if let Some(mixed) = &mut self.mixed {
-            mixed.packed.entries.seal_found();
-        }
-    }
-
-    /// A region is full: gives back the memory kept for more packed slots.
-    pub fn seal_region(&mut self, at: u32) {
-        if let Some(mixed) = &mut self.mixed {
-            mixed.packed.entries.seal(at);
-        }
     }
 
     /// What the packed slots hold, in numbers that are kept up to date.

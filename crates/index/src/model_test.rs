@@ -8,6 +8,8 @@ use types::VolumeIndex;
 
 const REGIONS: u32 = 12;
 const PAGES: u32 = 8;
+/// Numbers of packed slots in a region.
+const NUMBERS: u32 = PAGES << ORDINAL_BITS_OVER_PAGES;
 /// Packed records after which a region is left for the next.
 const PACKED_ENOUGH: u32 = 24;
 const KEYS: u64 = 120;
@@ -56,6 +58,7 @@ struct World {
     next_object: u64,
     newest: u32,
     pages_used: u32,
+    packed_used: u32,
     /// How often something rare happened: the test must not be easier than it looks.
     moved: [u32; 3],
     dropped: [u32; 2],
@@ -72,6 +75,7 @@ impl World {
             next_object: 1,
             newest: 0,
             pages_used: 0,
+            packed_used: 0,
             moved: [0; 3],
             dropped: [0; 2],
         }
@@ -93,12 +97,18 @@ impl World {
         SlotMeta { dirty: random & 8 == 0, partial, frequency: (random >> 4 & 3) as u8, checksum: (random >> 8) as u32 }
     }
 
-    fn region_of(&self, slot: Slot) -> u32 {
-        if slot.is_packed() { self.index.packed_place_of(slot).0 } else { slot.0 / PAGES }
+    fn region_of(slot: Slot) -> u32 {
+        if slot.is_packed() { Index::page_of(slot) / PAGES } else { slot.0 / PAGES }
     }
 
-    fn next_packed(&self) -> Slot {
-        self.index.packed_slot(self.newest, self.index.packed_len(self.newest))
+    fn next_packed(&mut self) -> Slot {
+        self.packed_used += 1;
+        Slot(PACKED | (self.newest * NUMBERS + self.packed_used - 1))
+    }
+
+    /// How and where a record is stored: the slot says the latter.
+    fn placed(slot: Slot, stored: Stored) -> Stored {
+        Stored { place: (slot.0 & !PACKED) % NUMBERS * BYTES_PER_NUMBER / 16, ..stored }
     }
 
     /// What the end of a record means for objects; the new state of the block is in place.
@@ -128,6 +138,7 @@ impl World {
     fn write_packed(&mut self, key: Key, meta: SlotMeta, stored: Stored) {
         let slot = self.next_packed();
         let old = self.index.insert_packed(key, slot, meta, stored);
+        let stored = World::placed(slot, stored);
         let before = self.blocks.get(&key).and_then(Block::full);
         let was_dropped = before == Some(stored.object) && !self.objects.contains_key(&stored.object);
         if stored.encoding.is_full() && !was_dropped {
@@ -156,7 +167,6 @@ impl World {
     fn write(&mut self) {
         let key = Key::new(VolumeIndex(3), self.random(KEYS));
         let kind = self.random(10);
-        let place = if kind == 2 { PLACE_UNKNOWN } else { self.random(1 << 10) as u32 };
         let base = self.random(self.next_object);
         match kind {
             0 | 1 => {
@@ -165,7 +175,7 @@ impl World {
             }
             2..=4 => {
                 let encoding = [Encoding::Raw, Encoding::Lz4, Encoding::Zstd][kind as usize - 2];
-                let stored = Stored { encoding, place, bytes: 1000, object: self.next_object };
+                let stored = Stored { encoding, place: 0, bytes: 1000, object: self.next_object };
                 self.next_object += 1;
                 let meta = self.meta(false);
                 self.write_packed(key, meta, stored);
@@ -179,7 +189,7 @@ impl World {
                 let Some((id, _)) = self.objects.range(base..).next() else { return };
                 assert!(self.index.may_reference(*id));
                 let encoding = [Encoding::Duplicate, Encoding::Diff, Encoding::LzDelta, Encoding::ZstdDelta][kind as usize - 6];
-                let stored = Stored { encoding, place, bytes: 77, object: *id };
+                let stored = Stored { encoding, place: 0, bytes: 77, object: *id };
                 let meta = self.meta(false);
                 self.write_packed(key, meta, stored);
             }
@@ -197,7 +207,7 @@ impl World {
     /// Takes all out of the oldest region, and makes it the newest.
     fn next_region(&mut self) {
         let oldest = (self.newest + 1) % REGIONS;
-        let keys: Vec<Key> = self.blocks.iter().filter(|(_, block)| self.region_of(block.slot) == oldest).map(|(key, _)| *key).collect();
+        let keys: Vec<Key> = self.blocks.iter().filter(|(_, block)| World::region_of(block.slot) == oldest).map(|(key, _)| *key).collect();
         for key in keys {
             let block = self.blocks[&key];
             let keep = self.random(3) > 0 && !block.dangles;
@@ -210,7 +220,7 @@ impl World {
                 _ => self.remove(key),
             }
         }
-        let orphans = self.objects.iter().filter(|(_, object)| object.orphan && self.region_of(object.slot) == oldest);
+        let orphans = self.objects.iter().filter(|(_, object)| object.orphan && World::region_of(object.slot) == oldest);
         for id in orphans.map(|(id, _)| *id).collect::<Vec<u64>>() {
             if self.rests(id).dirty == 0 && self.random(2) == 0 {
                 self.drop_object(id);
@@ -218,22 +228,20 @@ impl World {
             }
             let slot = self.next_packed();
             let object = self.objects.get_mut(&id).expect("there");
-            object.slot = slot;
+            (object.slot, object.stored) = (slot, World::placed(slot, object.stored));
             let (stored, meta) = (object.stored, SlotMeta { dirty: false, partial: false, frequency: 0, checksum: object.checksum });
             self.index.insert_base(slot, meta.checksum, stored);
             self.written.push(Written { slot, key: None, meta, stored: Some(stored) });
             self.moved[2] += 1;
         }
         let written = core::mem::take(&mut self.written);
-        self.written = written.into_iter().filter(|written| self.region_of(written.slot) != oldest).collect();
-        self.index.clear_region(oldest);
-        self.index.seal_region(self.newest);
-        assert_eq!(self.index.packed_len(oldest), 0);
-        (self.newest, self.pages_used) = (oldest, 0);
+        self.written = written.into_iter().filter(|written| World::region_of(written.slot) != oldest).collect();
+        assert_eq!(self.index.packed_in(oldest * PAGES..(oldest + 1) * PAGES).next(), None);
+        (self.newest, self.pages_used, self.packed_used) = (oldest, 0, 0);
     }
 
     fn step(&mut self) {
-        if self.pages_used == PAGES || self.index.packed_len(self.newest) >= PACKED_ENOUGH {
+        if self.pages_used == PAGES || self.packed_used >= PACKED_ENOUGH {
             self.next_region();
         }
         let key = Key::new(VolumeIndex(3), self.random(KEYS));
@@ -255,13 +263,6 @@ impl World {
                 if let Some(block) = self.blocks.get_mut(&key) {
                     block.meta.frequency = 3;
                     self.index.set_frequency(block.slot, 3);
-                    if let Some(stored) = &mut block.stored {
-                        stored.place = 4711;
-                        self.index.set_place(block.slot, 4711);
-                        if let Some(object) = self.objects.get_mut(&stored.object).filter(|object| object.slot == block.slot) {
-                            object.stored.place = 4711;
-                        }
-                    }
                 }
             }
             14 if self.random(4) == 0 => {
@@ -270,7 +271,8 @@ impl World {
                     self.drop_object(*id);
                 }
             }
-            _ => self.index.push_dead(self.next_packed()),
+            // Numbers are left out.
+            _ => self.packed_used += 1,
         }
     }
 
@@ -325,8 +327,6 @@ impl World {
         }
         index.check_invariants();
         index.recount_references();
-        index.seal_found();
-        index.check_invariants();
         for key in (0..KEYS).map(|block| Key::new(VolumeIndex(3), block)) {
             assert_eq!(index.get(key), self.index.get(key));
         }

@@ -113,8 +113,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn new(plain_slots: u32, regions: u32, ordinal_bits: u32, by_place: bool) -> Packed {
-        let (entries, objects) = (PackedEntries::new(regions, ordinal_bits, by_place), Wide::new(plain_slots, 0));
+    pub(super) fn new(plain_slots: u32, parts: u32) -> Packed {
+        let (entries, objects) = (PackedEntries::new(parts), Wide::new(plain_slots, 0));
         Packed { entries, objects, census: Census::default(), dirty_load: DirtyLoad::default(), counted: true }
     }
 
@@ -122,10 +122,10 @@ impl Packed {
         self.objects.find(mix(id), |slot| self.entries.at(slot).object() == id)
     }
 
-    /// Adds the next entry of its region, not yet linked.
+    /// Adds an entry, not yet linked.
     pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
         assert!(self.counted, "a recovery has not ended");
-        self.entries.push(slot, entry);
+        self.entries.put(slot, entry);
         self.count_entry(&entry);
     }
 
@@ -299,7 +299,7 @@ impl Packed {
             self.change(*slot, |entry| entry.references = References::default());
         }
         self.census.references = 0;
-        for at in 0..self.entries.regions() {
+        for at in 0..self.entries.parts() {
             for nth in 0..self.entries.held_in(at).len() {
                 let entry = self.entries.held_in(at)[nth];
                 if let Some(base) = entry.base().and_then(|base| self.object(base)) {

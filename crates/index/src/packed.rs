@@ -11,7 +11,7 @@ use format::Encoding;
 pub struct Stored {
     /// How.
     pub encoding: Encoding,
-    /// Where the payload begins, in units of 16 bytes from the region's start; 0 without payload, [`PLACE_UNKNOWN`] until it is known.
+    /// Where the payload begins, in units of 16 bytes from the region's start, as the slot says it.
     pub place: u32,
     /// Bytes of the payload, at most 4096; 0 if there is none.
     pub bytes: u16,
@@ -24,9 +24,6 @@ impl From<format::Packed> for Stored {
         Stored { encoding: packed.encoding, place: packed.place, bytes: packed.bytes, object: packed.object }
     }
 }
-
-/// The place of a payload whose group has not been laid out. No payload lies there: the end of a region is its footer's.
-pub const PLACE_UNKNOWN: u32 = (1 << PLACE_BITS) - 1;
 
 /// Most records that may rest on one object. The counts have 16 bits; the rest is room for what a recovery may find in excess.
 pub const REFERENCES_MAX: u16 = 60_000;
@@ -45,6 +42,7 @@ pub struct References {
 
 /// Bits of a place: regions of up to 8 MiB.
 pub(super) const PLACE_BITS: u32 = 19;
+const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 const BYTES_MAX: u16 = 4096;
 const OBJECT_BITS: u32 = 40;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
@@ -90,7 +88,7 @@ impl PackedEntry {
 
     fn new(state: State, bits: u64, checksum: u32, stored: Stored) -> PackedEntry {
         let Stored { encoding, place, bytes, object } = stored;
-        assert!(place <= PLACE_UNKNOWN, "place {place} is in no region");
+        assert!(place <= PLACE_MASK, "place {place} is in no region");
         assert!(bytes <= BYTES_MAX, "{bytes} bytes are more than a block");
         assert!(object < 1 << OBJECT_BITS, "object {object} has more than {OBJECT_BITS} bits");
         assert_eq!(object == 0, matches!(encoding, Encoding::Zero | Encoding::Lost), "{encoding:?} with object {object}");
@@ -137,7 +135,7 @@ impl PackedEntry {
     /// How and where; `None` of a dead one.
     pub(super) fn stored(&self) -> Option<Stored> {
         let encoding = Encoding::from_u8((self.bits >> ENCODING_SHIFT & 15) as u8)?;
-        let (place, bytes) = (self.extent & PLACE_UNKNOWN, (self.extent >> PLACE_BITS) as u16);
+        let (place, bytes) = (self.extent & PLACE_MASK, (self.extent >> PLACE_BITS) as u16);
         Some(Stored { encoding, place, bytes, object: self.object() })
     }
 
@@ -191,11 +189,6 @@ impl PackedEntry {
         self.bits = self.bits & !(3 << FREQUENCY_SHIFT) | u64::from(frequency.min(3)) << FREQUENCY_SHIFT;
     }
 
-    pub(super) fn set_place(&mut self, place: u32) {
-        assert!(place <= PLACE_UNKNOWN, "place {place} is in no region");
-        self.extent = self.extent & !PLACE_UNKNOWN | place;
-    }
-
     /// The block is no object any more.
     pub(super) fn drop_object(&mut self) {
         self.bits |= (State::Dropped as u64) << STATE_SHIFT;
@@ -209,7 +202,7 @@ impl PackedEntry {
     }
 }
 
-/// Where packed records are numbered by their place: pages whose entries are kept together, and bits of the numbers within them.
+/// Pages whose entries are kept together, and bits of the numbers within them.
 pub(super) const PART_PAGES: u32 = 64;
 pub(super) const PART_ORDINAL_BITS: u32 = PART_PAGES.ilog2() + super::ORDINAL_BITS_OVER_PAGES;
 
@@ -222,24 +215,14 @@ pub struct Ended {
     pub bytes: u16,
 }
 
-/// The entries of one region.
+/// The entries of one part.
 #[derive(Clone, Default)]
 struct Entries {
-    /// In the order of the records: all of them, or only what is alive and some that died since.
+    /// What is alive, in the order of the numbers.
     held: Vec<PackedEntry>,
-    /// In the latter case, which record of the region each is.
+    /// Which number of the part each has.
     ordinals: Vec<u16>,
-    /// Records of the region, with what is dead.
-    records: u32,
-    /// Dead ones in `held`.
-    dead: u32,
-    /// There will be no more.
-    sealed: bool,
 }
-
-/// A sealed region with so many entries or more drops its dead ones when they are half of it. Where blocks are written over and over, as small
-/// differences, most of a region is dead long before it is taken back.
-const THINNED_FROM: usize = 16;
 
 impl Entries {
     /// Memory beside the struct itself.
@@ -250,118 +233,89 @@ impl Entries {
 
     #[inline]
     fn find(&self, ordinal: usize) -> Option<usize> {
-        if self.ordinals.is_empty() {
-            return (ordinal < self.held.len()).then_some(ordinal);
-        }
         self.ordinals.binary_search(&u16::try_from(ordinal).ok()?).ok()
-    }
-
-    fn thin(&mut self) {
-        let worth_it = self.held.len() >= THINNED_FROM && self.dead as usize * 2 >= self.held.len();
-        if !self.sealed || !worth_it || self.records > 1 << u16::BITS {
-            return;
-        }
-        let alive = self.held.len() - self.dead as usize;
-        let (mut held, mut ordinals) = (Vec::with_capacity(alive), Vec::with_capacity(alive));
-        for (at, entry) in self.held.iter().enumerate().filter(|(_, entry)| **entry != PackedEntry::DEAD) {
-            held.push(*entry);
-            ordinals.push(self.ordinals.get(at).copied().unwrap_or(at as u16));
-        }
-        (self.held, self.ordinals, self.dead) = (held, ordinals, 0);
     }
 }
 
-/// The entries of all regions, each region's in the order of its records.
+/// The entries of all parts, each of [`PART_PAGES`] pages.
 pub(super) struct PackedEntries {
-    ordinal_bits: u32,
-    /// Records come and go in any order, numbered by their place: only those alive are held, and a region is [`PART_PAGES`] pages.
-    by_place: bool,
-    /// Of records numbered by place, those that ended since somebody asked.
+    /// Those that ended since somebody asked.
     ended: Vec<Ended>,
-    regions: Vec<Entries>,
-    /// Of all regions: a large index has too many to add them up each time somebody asks.
+    parts: Vec<Entries>,
+    /// Of all parts: a large index has too many to add them up each time somebody asks.
     bytes: usize,
 }
 
 impl PackedEntries {
-    pub(super) fn new(regions: u32, ordinal_bits: u32, by_place: bool) -> PackedEntries {
-        let regions = vec![Entries::default(); regions as usize];
-        PackedEntries { ordinal_bits, by_place, ended: Vec::new(), regions, bytes: 0 }
+    pub(super) fn new(parts: u32) -> PackedEntries {
+        PackedEntries { ended: Vec::new(), parts: vec![Entries::default(); parts as usize], bytes: 0 }
     }
 
-    /// Records numbered by place that ended since this was asked last.
+    /// Records that ended since this was asked last.
     pub(super) fn take_ended(&mut self) -> Vec<Ended> {
         core::mem::take(&mut self.ended)
     }
 
-    /// Of records numbered by place: the first that is alive from this ordinal of a region on.
+    /// The first record that is alive from this number of a part on.
     pub(super) fn next_alive(&self, at: u32, ordinal: u32) -> Option<u32> {
-        let ordinals = &self.regions[at as usize].ordinals;
+        let ordinals = &self.parts[at as usize].ordinals;
         ordinals.get(ordinals.partition_point(|one| u32::from(*one) < ordinal)).map(|one| u32::from(*one))
     }
 
-    /// Of records numbered by place: the last that is alive before this ordinal of a region.
+    /// The last that is alive before this number of a part.
     pub(super) fn last_alive_before(&self, at: u32, ordinal: u32) -> Option<u32> {
-        let ordinals = &self.regions[at as usize].ordinals;
+        let ordinals = &self.parts[at as usize].ordinals;
         ordinals[..ordinals.partition_point(|one| u32::from(*one) < ordinal)].last().map(|one| u32::from(*one))
     }
 
-    /// Region and ordinal of a slot, to be used as indices.
+    /// Part of a slot, and its number there, to be used as indices.
     #[inline]
-    fn place_of(&self, slot: Slot) -> (usize, usize) {
-        let (at, ordinal) = slot.packed_place(self.ordinal_bits);
+    fn place_of(slot: Slot) -> (usize, usize) {
+        let (at, ordinal) = slot.packed_place();
         (at as usize, ordinal as usize)
     }
 
     /// What the slot holds; a slot that was never used holds nothing.
     #[inline]
     pub(super) fn at(&self, slot: Slot) -> &PackedEntry {
-        let (at, ordinal) = self.place_of(slot);
-        let region = &self.regions[at];
-        region.find(ordinal).map_or(&PackedEntry::DEAD, |at| &region.held[at])
+        let (at, ordinal) = PackedEntries::place_of(slot);
+        let part = &self.parts[at];
+        part.find(ordinal).map_or(&PackedEntry::DEAD, |at| &part.held[at])
     }
 
     /// The entry of a slot that holds something.
     #[inline]
     pub(super) fn at_mut(&mut self, slot: Slot) -> &mut PackedEntry {
-        let (at, ordinal) = self.place_of(slot);
-        let region = &mut self.regions[at];
-        let at = region.find(ordinal).expect("a slot that holds something");
-        &mut region.held[at]
+        let (at, ordinal) = PackedEntries::place_of(slot);
+        let part = &mut self.parts[at];
+        let at = part.find(ordinal).expect("a slot that holds something");
+        &mut part.held[at]
     }
 
-    /// Changes a region in a way that may take memory or give it back.
+    /// Changes a part in a way that may take memory or give it back.
     #[inline]
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Entries)) {
-        let region = &mut self.regions[at];
-        let before = region.bytes();
-        change(region);
-        self.bytes = self.bytes - before + region.bytes();
+        let part = &mut self.parts[at];
+        let before = part.bytes();
+        change(part);
+        self.bytes = self.bytes - before + part.bytes();
     }
 
     /// The slot holds nothing any more.
     pub(super) fn end(&mut self, slot: Slot) {
-        let (at, ordinal) = self.place_of(slot);
-        if self.by_place {
-            let bytes = self.at(slot).stored().map_or(0, |stored| stored.bytes);
-            self.ended.push(Ended { slot, bytes });
-            return self.change(at, |region| {
-                let nth = region.find(ordinal).expect("a slot that holds something");
-                region.held.remove(nth);
-                region.ordinals.remove(nth);
-                region.records = region.ordinals.last().map_or(0, |last| u32::from(*last) + 1);
-            });
-        }
-        *self.at_mut(slot) = PackedEntry::DEAD;
-        self.change(at, |region| {
-            region.dead += 1;
-            region.thin();
+        let (at, ordinal) = PackedEntries::place_of(slot);
+        let bytes = self.at(slot).stored().map_or(0, |stored| stored.bytes);
+        self.ended.push(Ended { slot, bytes });
+        self.change(at, |part| {
+            let nth = part.find(ordinal).expect("a slot that holds something");
+            part.held.remove(nth);
+            part.ordinals.remove(nth);
         });
     }
 
-    /// What a region holds, dead entries among them. How much that is may become less when the region is sealed or thinned out.
+    /// What a part holds.
     pub(super) fn held_in(&self, at: u32) -> &[PackedEntry] {
-        &self.regions[at as usize].held
+        &self.parts[at as usize].held
     }
 
     /// Sets the use of the block in the slot, if there is one.
@@ -372,118 +326,43 @@ impl PackedEntries {
         }
     }
 
-    /// Adds the next entry of its region.
-    pub(super) fn push(&mut self, slot: Slot, entry: PackedEntry) {
-        if self.by_place {
-            return self.put_in_place(slot, entry);
-        }
-        let (at, ordinal) = self.place_of(slot);
-        self.change(at, |region| {
-            assert!(ordinal == region.records as usize && !region.sealed, "the next packed record of region {at}");
-            region.held.push(entry);
-            region.records += 1;
-            region.dead += u32::from(entry == PackedEntry::DEAD);
-        });
-    }
-
-    /// Puts an entry where none is, in whatever order.
+    /// Puts an entry where none is, in whatever order. One that holds nothing has ended at once.
     pub(super) fn put(&mut self, slot: Slot, entry: PackedEntry) {
-        if self.by_place {
-            return self.put_in_place(slot, entry);
-        }
-        let (at, ordinal) = self.place_of(slot);
-        self.change(at, |region| {
-            assert!(!region.sealed, "region {at} gets no more records");
-            if region.held.len() <= ordinal {
-                region.dead += (ordinal + 1 - region.held.len()) as u32;
-                region.held.resize(ordinal + 1, PackedEntry::DEAD);
-                region.records = ordinal as u32 + 1;
-            }
-            assert_eq!(region.held[ordinal], PackedEntry::DEAD, "packed record {ordinal} of region {at} is there already");
-            region.held[ordinal] = entry;
-            region.dead -= 1;
-        });
-    }
-
-    /// Records numbered by place: one that is alive, where none is.
-    fn put_in_place(&mut self, slot: Slot, entry: PackedEntry) {
-        let (at, ordinal) = self.place_of(slot);
+        let (at, ordinal) = PackedEntries::place_of(slot);
         if entry == PackedEntry::DEAD {
             return self.ended.push(Ended { slot, bytes: BYTES_MAX });
         }
         let ordinal = ordinal as u16;
-        self.change(at, |region| {
-            let nth = region.ordinals.partition_point(|one| *one < ordinal);
-            assert_ne!(region.ordinals.get(nth), Some(&ordinal), "packed record {ordinal} of region {at} is there already");
-            region.ordinals.insert(nth, ordinal);
-            region.held.insert(nth, entry);
-            region.records = u32::from(*region.ordinals.last().expect("one is in it")) + 1;
+        self.change(at, |part| {
+            let nth = part.ordinals.partition_point(|one| *one < ordinal);
+            assert_ne!(part.ordinals.get(nth), Some(&ordinal), "packed record {ordinal} of part {at} is there already");
+            part.ordinals.insert(nth, ordinal);
+            part.held.insert(nth, entry);
         });
     }
 
-    pub(super) fn regions(&self) -> u32 {
-        self.regions.len() as u32
-    }
-
-    /// Records of a region, with what is dead.
-    pub(super) fn len(&self, at: u32) -> u32 {
-        self.regions[at as usize].records
-    }
-
-    pub(super) fn clear(&mut self, at: u32) {
-        let region = &self.regions[at as usize];
-        let alive = region.held.iter().position(|entry| *entry != PackedEntry::DEAD);
-        assert_eq!(alive, None, "a packed record of region {at} is alive");
-        self.change(at as usize, |region| *region = Entries::default());
-    }
-
-    /// The region gets no more records.
-    pub(super) fn seal(&mut self, at: u32) {
-        assert!(!self.by_place, "records come and go in any order");
-        self.change(at as usize, |region| {
-            region.sealed = true;
-            region.thin();
-            region.held.shrink_to_fit();
-        });
-    }
-
-    /// What recovery found gets no more records.
-    pub(super) fn seal_found(&mut self) {
-        if self.by_place {
-            return;
-        }
-        for at in 0..self.regions() {
-            if self.len(at) > 0 {
-                self.seal(at);
-            }
-        }
+    pub(super) fn parts(&self) -> u32 {
+        self.parts.len() as u32
     }
 
     /// Counts what is kept beside the entries themselves; panics where it is wrong.
     pub(super) fn check(&self) {
-        assert_eq!(self.bytes, self.regions.iter().map(Entries::bytes).sum::<usize>(), "memory of the entries");
-        for (at, region) in self.regions.iter().enumerate() {
-            let dead = region.held.iter().filter(|entry| **entry == PackedEntry::DEAD).count();
-            assert_eq!(dead, region.dead as usize, "dead records of region {at}");
-            let whole = region.ordinals.is_empty() && (region.held.len() == region.records as usize || region.held.is_empty());
-            let alive = region.ordinals.last().map_or(0, |last| u32::from(*last) + 1);
-            assert!(!self.by_place || dead == 0 && region.records == alive, "the records of region {at}");
-            let thinned = region.ordinals.len() == region.held.len() && region.ordinals.is_sorted_by(|a, b| a < b);
-            assert!(whole || thinned, "the records of region {at}");
-            assert!(!region.sealed || region.held.len() < THINNED_FROM || dead * 2 < region.held.len() || region.records > 1 << u16::BITS);
+        assert_eq!(self.bytes, self.parts.iter().map(Entries::bytes).sum::<usize>(), "memory of the entries");
+        for (at, part) in self.parts.iter().enumerate() {
+            assert!(!part.held.contains(&PackedEntry::DEAD), "all records of part {at} are alive");
+            let numbered = part.ordinals.len() == part.held.len() && part.ordinals.is_sorted_by(|a, b| a < b);
+            assert!(numbered, "the records of part {at}");
         }
     }
 
-    /// All entries and their slots, some of the dead ones left out.
+    /// All entries and their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &PackedEntry)> {
-        let bits = self.ordinal_bits;
-        self.regions.iter().zip(0..).flat_map(move |(region, at)| {
-            let ordinal = |at: usize| region.ordinals.get(at).map_or(at as u32, |ordinal| u32::from(*ordinal));
-            region.held.iter().enumerate().map(move |(nth, entry)| (Slot::packed(at, ordinal(nth), bits), entry))
+        self.parts.iter().zip(0..).flat_map(move |(part, at)| {
+            part.ordinals.iter().zip(&part.held).map(move |(ordinal, entry)| (Slot::packed(at, u32::from(*ordinal)), entry))
         })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes + self.regions.len() * size_of::<Entries>()
+        self.bytes + self.parts.len() * size_of::<Entries>()
     }
 }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 impl Index {
-    /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by region.
+    /// The first slot at or behind a position that can hold something, and its position: plain slots come first, then packed ones by part.
     /// What is put into an earlier slot meanwhile is not met.
     pub fn next_slot(&self, position: u64) -> Option<(u64, Slot)> {
         let plain = u64::from(self.slots());
@@ -19,11 +19,11 @@ impl Index {
             return None;
         }
         let behind = position - plain;
-        let (mut at, mut ordinal) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as u32);
-        while at < self.packed_regions() {
+        let (mut at, mut ordinal) = ((behind >> PART_ORDINAL_BITS) as u32, (behind & ((1 << PART_ORDINAL_BITS) - 1)) as u32);
+        while at < self.packed_parts() {
             if let Some(ordinal) = self.next_packed(at, ordinal) {
-                let position = plain + (u64::from(at) << self.ordinal_bits) + u64::from(ordinal);
-                return Some((position, self.packed_slot(at, ordinal)));
+                let position = plain + (u64::from(at) << PART_ORDINAL_BITS) + u64::from(ordinal);
+                return Some((position, Slot::packed(at, ordinal)));
             }
             (at, ordinal) = (at + 1, 0);
         }
@@ -53,7 +53,7 @@ impl Index {
         }
         while steps > 0 && position < self.look_end() {
             let behind = position - plain;
-            let (at, from) = ((behind >> self.ordinal_bits) as u32, (behind & u64::from(self.packed_max() - 1)) as usize);
+            let (at, from) = ((behind >> PART_ORDINAL_BITS) as u32, (behind & ((1 << PART_ORDINAL_BITS) - 1)) as usize);
             let held = self.mixed.as_ref().map_or(&[][..], |mixed| mixed.packed.entries.held_in(at));
             let end = held.len().min(from + steps as usize);
             for entry in held.get(from..end).unwrap_or_default() {
@@ -63,33 +63,29 @@ impl Index {
             }
             steps -= (end.saturating_sub(from) as u32).max(1);
             let next = if end < held.len() { (at, end) } else { (at + 1, 0) };
-            position = plain + (u64::from(next.0) << self.ordinal_bits) + next.1 as u64;
+            position = plain + (u64::from(next.0) << PART_ORDINAL_BITS) + next.1 as u64;
         }
         (position < self.look_end()).then_some(position)
     }
 
     /// Where the positions of [`Index::look`] end.
     pub fn look_end(&self) -> u64 {
-        let packed = if self.is_wide() { u64::from(self.packed_regions()) << self.ordinal_bits } else { 0 };
+        let packed = if self.is_wide() { u64::from(self.packed_parts()) << PART_ORDINAL_BITS } else { 0 };
         u64::from(self.slots()) + packed
     }
 
-    /// The first packed slot of a region that can hold something, from this one on.
+    /// The first packed slot of a part that holds something, from this one on.
     fn next_packed(&self, at: u32, ordinal: u32) -> Option<u32> {
-        if self.by_place {
-            return self.mixed.as_ref().and_then(|mixed| mixed.packed.entries.next_alive(at, ordinal));
-        }
-        Some(ordinal).filter(|ordinal| *ordinal < self.packed_len(at))
+        self.mixed.as_ref().and_then(|mixed| mixed.packed.entries.next_alive(at, ordinal))
     }
 
-    /// Where packed slots are numbered by place: those that hold something and begin in these plain slots.
+    /// The packed slots that hold something and begin in these plain slots.
     pub fn packed_in(&self, slots: Range<u32>) -> impl Iterator<Item = Slot> + '_ {
         self.packed_from(Index::slot_at(slots.start, 0), slots.end)
     }
 
     /// The same: from this one on, up to this plain slot.
     pub fn packed_from(&self, from: Slot, end: u32) -> impl Iterator<Item = Slot> + '_ {
-        assert!(self.by_place, "packed slots have numbers of their own");
         let mut next = from.0 & !PACKED;
         let end = end << ORDINAL_BITS_OVER_PAGES;
         core::iter::from_fn(move || {
@@ -120,7 +116,7 @@ impl Index {
         (within + at_ends) as u64
     }
 
-    /// Where packed slots are numbered by place: whether payload that is alive lies in this plain slot, or a record without payload has its
+    /// Whether payload that is alive lies in this plain slot, or a record without payload has its
     /// place there.
     pub fn has_packed(&self, slot: u32) -> bool {
         let Some(mixed) = &self.mixed else { return false };
@@ -144,17 +140,17 @@ impl Index {
         counts && before(slot).is_some_and(|last| self.page_behind(last) > slot)
     }
 
-    /// Where packed slots are numbered by place: the plain slot that a packed one begins in.
+    /// The plain slot that a packed one begins in.
     pub const fn page_of(slot: Slot) -> u32 {
         (slot.0 & !PACKED) >> ORDINAL_BITS_OVER_PAGES
     }
 
-    /// The same: the packed slot at so many bytes from the begin of a plain slot on, a multiple of [`BYTES_PER_NUMBER`].
+    /// The packed slot at so many bytes from the begin of a plain slot on, a multiple of [`BYTES_PER_NUMBER`].
     pub const fn slot_at(slot: u32, bytes: u32) -> Slot {
         Slot(PACKED | ((slot << ORDINAL_BITS_OVER_PAGES) + bytes / BYTES_PER_NUMBER))
     }
 
-    /// The same: how many numbers of the plain slot that it begins in are before it.
+    /// How many numbers of the plain slot that it begins in are before it.
     pub const fn number_in_page(slot: Slot) -> u32 {
         slot.0 & ((1 << ORDINAL_BITS_OVER_PAGES) - 1)
     }
@@ -171,7 +167,7 @@ impl Index {
         Index::page_of(slot) + if pages == 0 { 1 } else { pages }
     }
 
-    /// Where packed slots are numbered by place: those that hold nothing any more since this was asked last.
+    /// Packed slots that hold nothing any more since this was asked last.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         self.mixed.as_mut().map_or_else(Vec::new, |mixed| mixed.packed.entries.take_ended())
     }

@@ -18,7 +18,12 @@ fn key(block: u64) -> Key {
 }
 
 fn stored(encoding: Encoding, object: u64) -> Stored {
-    Stored { encoding, place: PLACE_UNKNOWN, bytes: 100, object }
+    Stored { encoding, place: 0, bytes: 100, object }
+}
+
+/// The packed slot with this number.
+fn packed(number: u32) -> Slot {
+    Slot(PACKED | number)
 }
 
 #[test]
@@ -80,9 +85,10 @@ fn the_last_slots_of_the_largest_index_are_found() {
     let slots = (LARGEST - 5000..LARGEST).chain([0, 1, 1 << 24, (1 << 24) - 1]);
     slots.clone().for_each(|slot| assert_eq!(index.insert(key(slot), Slot(slot), meta(slot)), None));
     index.widen();
-    let packed = index.packed_slot(index.regions() - 1, index.packed_max() - 1);
-    assert_eq!(index.packed_place_of(packed), (index.regions() - 1, index.packed_max() - 1));
-    let first = index.packed_slot(index.regions() - 1, 0);
+    let last = Index::slot_at(LARGEST - 1, types::BLOCK_BYTES as u32 - BYTES_PER_NUMBER);
+    assert_eq!((Index::page_of(last), Index::number_in_page(last), last.is_packed()), (LARGEST - 1, 63, true));
+    assert_eq!(last.packed_place(), (LARGEST / 64 - 1, (1 << PART_ORDINAL_BITS) - 1));
+    let first = Index::slot_at(LARGEST - 64, 0);
     let old = index.insert_packed(key(0), first, whole(false), stored(Encoding::Lz4, 5));
     assert_eq!((old, index.get(key(0)), index.object(5)), (Some(Slot(0)), Some(first), Some(first)));
     for slot in slots.filter(|slot| *slot != 0) {
@@ -100,68 +106,35 @@ fn packed_blocks_take_what_they_should_at_every_fill() {
     let plain =
         index.memory_bytes() - index.mixed.as_ref().map_or(0, |mixed| mixed.packed.memory_bytes() + mixed.keys.memory_bytes()) as u64;
     assert_eq!(plain, u64::from(regions), "the narrow buckets are gone, and nothing plain was touched");
+    let without_blocks = plain + index.mixed.as_ref().map_or(0, |mixed| mixed.packed.entries.memory_bytes()) as u64;
     let mut blocks = 0;
     for at in 0..regions {
-        for ordinal in 0..2 * pages {
+        for half_page in 0..2 * pages {
             blocks += 1;
-            index.insert_packed(key(blocks), index.packed_slot(at, ordinal), whole(false), stored(Encoding::Lz4, blocks));
+            index.insert_packed(key(blocks), packed(at * pages * 64 + half_page * 32), whole(false), stored(Encoding::Lz4, blocks));
         }
-        index.seal_region(at);
-        let bytes = index.memory_bytes() - plain;
-        assert!(at < 50 || bytes <= (24 + 6 + 8) * blocks, "{bytes} bytes for {blocks} blocks");
+        let bytes = index.memory_bytes() - without_blocks;
+        assert!(at < 50 || bytes <= (24 + 2 + 6 + 8) * blocks, "{bytes} bytes for {blocks} blocks");
     }
     index.check_invariants();
     assert_eq!(Census { stored_bytes: 0, ..index.census() }, Census { lz4: blocks, ..Census::default() });
 }
 
-/// Small differences, written over and over: what is dead takes no memory for long, and who lives keeps its slot.
-#[test]
-fn what_is_written_over_leaves_no_entry_behind() {
-    let (regions, pages, blocks) = (40, 64, 100);
-    let mut index = Index::new(regions * pages, pages);
-    index.widen();
-    let mut slots = alloc::vec![Slot(0); blocks as usize];
-    let mut object = 0;
-    for at in 0..regions {
-        for ordinal in 0..8 * pages {
-            object += 1;
-            let (block, slot) = (object % blocks, index.packed_slot(at, ordinal));
-            // One block in ten is written once for all.
-            if block % 10 == 0 && at > 0 {
-                index.push_dead(slot);
-                continue;
-            }
-            index.insert_packed(key(block), slot, whole(false), stored(Encoding::Lz4, object));
-            slots[block as usize] = slot;
-        }
-        index.seal_region(at);
-        index.check_invariants();
-    }
-    for (block, slot) in (0..).zip(&slots) {
-        assert_eq!((index.get(key(block)), index.key_of(*slot)), (Some(*slot), Some(key(block))));
-    }
-    assert_eq!(index.packed_len(3), 8 * pages);
-    let entries = index.mixed.as_ref().map_or(0, |mixed| mixed.packed.memory_bytes());
-    assert!(entries < 40_000, "{entries} bytes for 100 blocks, 20,480 records and 40 regions");
-}
-
 #[test]
 fn a_packed_slot_keeps_what_it_was_given() {
     let mut index = Index::new(3 << 11, 1 << 11);
-    assert_eq!(index.packed_max(), 1 << 17);
     let key = Key::new(VolumeIndex(1023), (1 << 34) - 1);
     let meta = SlotMeta { dirty: true, partial: false, frequency: 3, checksum: u32::MAX };
-    let all = Stored { encoding: Encoding::Zstd, place: PLACE_UNKNOWN - 1, bytes: 4096, object: (1 << 40) - 1 };
-    let slot = index.packed_slot(2, 0);
+    let all = Stored { encoding: Encoding::Zstd, place: 0, bytes: 4096, object: (1 << 40) - 1 };
+    let slot = Index::slot_at(2 << 11, 0);
     index.insert_packed(key, slot, meta, all);
     assert_eq!((index.get(key), index.key_of(slot), index.meta(slot), index.stored(slot)), (Some(slot), Some(key), meta, all));
-    assert!(slot.is_packed() && index.packed_place_of(slot) == (2, 0));
+    assert!(slot.is_packed() && Index::page_of(slot) == 2 << 11);
     index.set_frequency(slot, 1);
     index.set_clean(slot);
-    index.set_place(slot, 256);
     assert_eq!(index.meta(slot), SlotMeta { dirty: false, frequency: 1, ..meta });
-    assert_eq!(index.stored(slot), Stored { place: 256, ..all });
-    assert_eq!(index.key_of(index.packed_slot(1, 99)), None);
+    assert_eq!(index.stored(slot), all);
+    assert_eq!(index.key_of(Index::slot_at(1, 640)), None);
     for number in 0..=255 {
         assert!(Encoding::from_u8(number).is_none_or(|encoding| encoding as u8 == number));
     }
@@ -170,42 +143,39 @@ fn a_packed_slot_keeps_what_it_was_given() {
 #[test]
 fn an_overwritten_object_lives_as_long_as_others_rest_on_it() {
     let mut index = Index::new(64, 16);
-    let slot = |index: &Index, ordinal| index.packed_slot(0, ordinal);
-    index.insert_packed(key(1), slot(&index, 0), whole(true), stored(Encoding::Raw, 5));
-    index.insert_packed(key(2), slot(&index, 1), whole(true), stored(Encoding::Duplicate, 5));
+    index.insert_packed(key(1), packed(0), whole(true), stored(Encoding::Raw, 5));
+    index.insert_packed(key(2), packed(1), whole(true), stored(Encoding::Duplicate, 5));
     // The block itself becomes a delta to what it was.
-    assert_eq!(index.insert_packed(key(1), slot(&index, 2), whole(false), stored(Encoding::Diff, 5)), Some(slot(&index, 0)));
-    assert!(index.is_orphan(slot(&index, 0)));
-    assert_eq!(index.references(slot(&index, 0)), References { all: 2, dirty: 1 });
-    index.insert_base(slot(&index, 3), 7, stored(Encoding::Raw, 5));
-    assert_eq!((index.object(5), index.is_orphan(slot(&index, 0))), (Some(slot(&index, 3)), false));
-    index.set_clean(slot(&index, 1));
-    assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 1 }, "until the store says that it came home");
+    assert_eq!(index.insert_packed(key(1), packed(2), whole(false), stored(Encoding::Diff, 5)), Some(packed(0)));
+    assert!(index.is_orphan(packed(0)));
+    assert_eq!(index.references(packed(0)), References { all: 2, dirty: 1 });
+    index.insert_base(packed(3), 7, stored(Encoding::Raw, 5));
+    assert_eq!((index.object(5), index.is_orphan(packed(0))), (Some(packed(3)), false));
+    index.set_clean(packed(1));
+    assert_eq!(index.references(packed(3)), References { all: 2, dirty: 1 }, "until the store says that it came home");
     index.check_invariants();
-    index.let_go_of_base(slot(&index, 1));
-    assert_eq!(index.references(slot(&index, 3)), References { all: 2, dirty: 0 });
+    index.let_go_of_base(packed(1));
+    assert_eq!(index.references(packed(3)), References { all: 2, dirty: 0 });
     index.check_invariants();
     index.insert(key(2), Slot(9), whole(false));
     index.remove(key(1));
     assert_eq!(index.object(5), None);
-    index.insert_base(slot(&index, 4), 7, stored(Encoding::Raw, 5));
-    assert_eq!((index.object(5), index.packed_len(0)), (None, 5));
+    index.insert_base(packed(4), 7, stored(Encoding::Raw, 5));
+    assert_eq!(index.object(5), None);
     index.check_invariants();
-    index.clear_region(0);
-    assert_eq!((index.packed_len(0), index.live_blocks()), (0, 1));
+    assert_eq!((index.packed_in(0..64).next(), index.live_blocks()), (None, 1));
 }
 
 #[test]
 fn an_object_given_up_is_not_found_again_though_its_block_moves() {
     let mut index = Index::new(64, 16);
-    let slot = |index: &Index, ordinal| index.packed_slot(1, ordinal);
-    index.insert_packed(key(1), slot(&index, 0), whole(false), stored(Encoding::Lz4, 5));
-    index.insert_packed(key(2), slot(&index, 1), whole(false), stored(Encoding::Duplicate, 5));
-    index.drop_object(slot(&index, 0));
-    assert_eq!((index.object(5), index.get(key(1)), index.may_reference(5)), (None, Some(slot(&index, 0)), false));
-    index.insert_packed(key(1), slot(&index, 2), whole(false), stored(Encoding::Lz4, 5));
+    index.insert_packed(key(1), packed(0), whole(false), stored(Encoding::Lz4, 5));
+    index.insert_packed(key(2), packed(1), whole(false), stored(Encoding::Duplicate, 5));
+    index.drop_object(packed(0));
+    assert_eq!((index.object(5), index.get(key(1)), index.may_reference(5)), (None, Some(packed(0)), false));
+    index.insert_packed(key(1), packed(2), whole(false), stored(Encoding::Lz4, 5));
     index.check_invariants();
-    assert_eq!((index.object(5), index.stored(slot(&index, 2)).object), (None, 5));
+    assert_eq!((index.object(5), index.stored(packed(2)).object), (None, 5));
     index.remove(key(2));
     index.remove(key(1));
     index.check_invariants();
@@ -214,16 +184,16 @@ fn an_object_given_up_is_not_found_again_though_its_block_moves() {
 #[test]
 fn no_more_rest_on_an_object_than_can_be_counted() {
     let mut index = Index::new(1 << 12, 1 << 11);
-    index.insert_packed(key(0), index.packed_slot(0, 0), whole(false), stored(Encoding::Raw, 5));
+    index.insert_packed(key(0), packed(0), whole(false), stored(Encoding::Raw, 5));
     let mut blocks = 0;
     while index.may_reference(5) {
         blocks += 1;
-        index.insert_packed(key(blocks), index.packed_slot(0, blocks as u32), whole(true), stored(Encoding::Duplicate, 5));
+        index.insert_packed(key(blocks), packed(blocks as u32), whole(true), stored(Encoding::Duplicate, 5));
     }
     assert_eq!(blocks, u64::from(REFERENCES_MAX));
     // One that rests there already may be written again.
-    index.insert_packed(key(1), index.packed_slot(0, blocks as u32 + 1), whole(true), stored(Encoding::Duplicate, 5));
-    assert_eq!(index.references(index.packed_slot(0, 0)), References { all: REFERENCES_MAX, dirty: REFERENCES_MAX });
+    index.insert_packed(key(1), packed(blocks as u32 + 1), whole(true), stored(Encoding::Duplicate, 5));
+    assert_eq!(index.references(packed(0)), References { all: REFERENCES_MAX, dirty: REFERENCES_MAX });
     index.check_invariants();
 }
 
@@ -231,23 +201,23 @@ fn no_more_rest_on_an_object_than_can_be_counted() {
 #[should_panic(expected = "is not there to rest on")]
 fn nothing_rests_on_what_is_not_there() {
     let mut index = Index::new(64, 16);
-    index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Duplicate, 5));
+    index.insert_packed(key(1), packed(0), whole(false), stored(Encoding::Duplicate, 5));
 }
 
 #[test]
 #[should_panic(expected = "is a block's")]
 fn a_block_does_not_become_an_orphan_by_moving() {
     let mut index = Index::new(64, 16);
-    index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Raw, 5));
-    index.insert_base(index.packed_slot(0, 1), 7, stored(Encoding::Raw, 5));
+    index.insert_packed(key(1), packed(0), whole(false), stored(Encoding::Raw, 5));
+    index.insert_base(packed(1), 7, stored(Encoding::Raw, 5));
 }
 
 #[test]
-#[should_panic(expected = "is alive")]
-fn a_region_in_use_is_not_cleared() {
+#[should_panic(expected = "is there already")]
+fn a_slot_in_use_gets_no_other_record() {
     let mut index = Index::new(64, 16);
-    index.insert_packed(key(1), index.packed_slot(0, 0), whole(false), stored(Encoding::Zero, 0));
-    index.clear_region(0);
+    index.insert_packed(key(1), packed(0), whole(false), stored(Encoding::Zero, 0));
+    index.insert_packed(key(2), packed(0), whole(false), stored(Encoding::Zero, 0));
 }
 
 #[test]
@@ -270,12 +240,11 @@ fn parts_move_with_their_blocks_and_go_with_them() {
     index.check_invariants();
 }
 
-/// Packed slots that are numbered by their place come and go in any order; what lies in a page is known by looking at all of them.
+/// Packed slots come and go in any order; what lies in a page is known by looking at all of them.
 #[test]
-fn packed_slots_by_place_say_which_pages_are_in_use() {
+fn packed_slots_say_which_pages_are_in_use() {
     const PAGES: u32 = 256;
     let mut index = Index::new(PAGES, 64);
-    index.number_by_place();
     let mut alive: BTreeMap<Slot, (Key, u16)> = BTreeMap::new();
     let (mut random, mut ended) = (1_u64, Vec::new());
     let mut next = |below: u64| {

@@ -23,7 +23,7 @@ use types::{BLOCK_BYTES, Content, VolumeId, VolumeIndex};
 /// Clean blocks of a volume that a start compares with the backing device: a change of 5 % of the cached blocks is then missed one time
 /// in 27 (0.95^64), and 64 random reads of a hard disk take half a second.
 const SAMPLE_BLOCKS: usize = 64;
-/// And so many of those that were logged last: a device that was rolled back lacks these first. A hard disk reads all of them in a second.
+/// And so many of those that became clean last: a device that was rolled back lacks these first. A hard disk reads all of them in a second.
 const NEWEST_BLOCKS: usize = 64;
 
 /// A pool's superblock, and the way to it beside the shards.
@@ -256,7 +256,7 @@ fn dirty_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMa
     places.iter().map(|(id, place)| (*id, dirty(*place))).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
-/// Clean and whole blocks of each volume: spread over what was found, and those that each shard logged last. In the order of their addresses.
+/// Clean and whole blocks of each volume: spread over what was found, and those that became clean last in each shard. In the order of their addresses.
 fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTreeMap<u32, Vec<(u64, Proof)>> {
     let newest_of_shard = (NEWEST_BLOCKS / found.len().max(1)).max(1);
     let sample = |place: VolumeIndex| {
@@ -383,6 +383,7 @@ pub fn open_error(record: &PoolRecord, error: OpenError) -> ControlError {
         }
         OpenError::DirtyWhereItEnds { .. } => format!("{} on all of its SSD, and try again when it is destaged", start_it(record)),
         OpenError::NotResizable => "leave its size, or make a new cache with `hearth pool replace`".to_string(),
+        OpenError::NeedsUpgrade => start_it(record),
         OpenError::Memory(_) => format!("give it more memory, and {}", start_it(record)),
         OpenError::SuperblockDamaged
         | OpenError::DisksDamaged

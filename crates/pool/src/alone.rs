@@ -16,12 +16,10 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_BLOCKS, ShardIndex, VOLUME_BLOCKS_MAX, VolumeId, VolumeIndex};
 
-/// Segments of the log, unless a segment would be smaller or larger than the format allows or than the default.
-const SEGMENTS: u64 = 64;
-/// The same of slots, which are judged by the shelf: a shelf of 2 MiB is a small part of any real pool.
+/// Shelves, unless one would be smaller or larger than the format allows or than the default: one of 2 MiB is a small part of any real pool.
 const SHELVES: u64 = 256;
-/// Pages of the smallest and of the default segment.
-const SEGMENT_PAGES: std::ops::RangeInclusive<u64> = 16..=512;
+/// Pages of the smallest and of the default shelf.
+const SHELF_PAGES: std::ops::RangeInclusive<u64> = 16..=512;
 /// Accesses in flight: enough that small writes share groups, few enough that their blocks fit into a small RAM tier.
 const QUEUE_DEPTH: usize = 4;
 /// Pages for requests in flight.
@@ -32,10 +30,8 @@ const CLIENT_PAGES: usize = QUEUE_DEPTH * EXTENT_BLOCKS as usize;
 pub struct AloneConfig {
     /// Blocks of the RAM tier.
     pub ram_blocks: u64,
-    /// Pages of the log, headers and footers included.
+    /// Pages for blocks: the ring lies beside them as far as it is longer than the share of a large pool's.
     pub ssd_pages: u64,
-    /// Blocks lie in slots instead of a log.
-    pub slots: bool,
     /// Of all its volumes.
     pub options: VolumeOptions,
 }
@@ -43,7 +39,7 @@ pub struct AloneConfig {
 /// Pages of the ring at least. A small pool's may be shorter; but of that a start needs nearly all, and what is left would be full all the time.
 const RING_PAGES_MIN: u32 = 128;
 
-/// The same with slots. A ring that is longer than the share of a large pool's takes nothing from the slots.
+/// A ring that is longer than the share of a large pool's takes nothing from the slots.
 fn with_slots(layout: Layout) -> Layout {
     let layout = layout.with_slots();
     let more = RING_PAGES_MIN.saturating_sub(layout.ring_pages).next_multiple_of(layout.pages_per_segment());
@@ -68,15 +64,14 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Pages of the smallest log that behaves as a large one does: with fewer segments the one being filled counts too much.
-    pub const SSD_PAGES_MIN: u64 = 32 * *SEGMENT_PAGES.start();
+    /// Pages of the smallest cache that behaves as a large one does: with fewer shelves each counts too much.
+    pub const SSD_PAGES_MIN: u64 = 32 * *SHELF_PAGES.start();
 
-    /// An engine with an empty log.
+    /// An engine with an empty cache.
     #[must_use]
     pub fn new(config: AloneConfig) -> Alone {
-        let segments = if config.slots { SHELVES } else { SEGMENTS };
-        let segment_pages = (config.ssd_pages / segments + 1).next_power_of_two() / 2;
-        let segment_pages = segment_pages.clamp(*SEGMENT_PAGES.start(), *SEGMENT_PAGES.end());
+        let segment_pages = (config.ssd_pages / SHELVES + 1).next_power_of_two() / 2;
+        let segment_pages = segment_pages.clamp(*SHELF_PAGES.start(), *SHELF_PAGES.end());
         let segments_per_shard = (config.ssd_pages / segment_pages).max(u64::from(format::layout::SEGMENTS_PER_SHARD_MIN)) as u32;
         let layout = Layout {
             shards: 1,
@@ -87,7 +82,7 @@ impl Alone {
             arrangement: Arrangement::SideBySide,
         };
         let layout = Layout { ssd_bytes: layout.end_bytes(), ..layout };
-        let layout = if config.slots { with_slots(layout) } else { layout };
+        let layout = with_slots(layout);
         let pool = PagePool::new(PAGES_MIN + CLIENT_PAGES + 2 * config.ram_blocks as usize);
         let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let shard_config = ShardConfig { place, ram_blocks: config.ram_blocks, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
@@ -175,7 +170,7 @@ impl Alone {
         self.shard.stats()
     }
 
-    /// Of them, those that hold blocks of clients; the others are headers and footers, and what is left empty.
+    /// Of them, those that hold blocks of clients; the others are the ring's.
     pub fn data_blocks_written(&mut self) -> u64 {
         self.settle();
         let stats = self.volumes.values().filter_map(|volume| self.shard.volume_stats(*volume));

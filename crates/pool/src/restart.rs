@@ -1,28 +1,25 @@
-//! From a pool's SSD to its shards, with all cores: each shard's part of the log stands by itself.
+//! From a pool's SSD to its shards, with all cores: each shard's part of the SSD stands by itself.
 //!
-//! A shard comes from the checkpoint if there is a valid one, else from its log. Blocks go straight into the shard's index: ten million of them
-//! are never held a second time.
+//! A shard comes from the sweep that a clean stop has left, if that is whole, else from all of its ring. Blocks go straight into the shard's index: ten
+//! million of them are never held a second time.
 
 use crate::content;
-use engine::checkpoint::{self, Checkpoint};
-use engine::index::{Index, Slot, Stored};
+use engine::index::Index;
 use engine::medium::Medium;
-use engine::recovery::{self, RecoveredItem, RecoveredRecord, RecoveryReport};
+use engine::recovery::RecoveryReport;
 use engine::shard::{DIRTY_MAX_PERMILLE, Proof, RecoveredBlock, Restored, Shard, ShardConfig};
 use engine::store::{StorePlace, slots};
 use engine::superblock::{OpenError, PoolState};
 use format::checkpoint::LogEnd;
 use format::slots::Set;
 use page::PagePool;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use types::{Content, ShardIndex, VolumeId, VolumeIndex};
 
 /// Clean blocks of a volume in a shard to be kept as samples, at least (if there are as many); at most twice this.
 const SAMPLES_MIN: usize = 64;
-/// Of those that were logged last so many are kept beside: a backing device that was rolled back lacks what was written last.
-const NEWEST: usize = 64;
 
 /// How a pool's shards are to be made.
 pub struct Restart<'a> {
@@ -48,7 +45,7 @@ pub struct Restarted {
     pub shard: Shard,
     /// Where its log goes on.
     pub end: LogEnd,
-    /// What recovery found; none if the checkpoint was used.
+    /// What recovery found.
     pub report: Option<RecoveryReport>,
     /// What was found of each volume, by its place.
     pub tallies: BTreeMap<VolumeIndex, Tally>,
@@ -63,8 +60,8 @@ pub struct Tally {
     pub dirty: u64,
     /// Number and checksum of some clean and whole blocks, spread evenly over those found.
     pub samples: Vec<(u64, Proof)>,
-    /// The same of those that became clean last, oldest first; none after a clean stop of a log that left a checkpoint, or of slots.
-    pub newest: VecDeque<(u64, Proof)>,
+    /// The same of those that became clean last, oldest first; none after a clean stop.
+    pub newest: Vec<(u64, Proof)>,
     /// Each one of how many clean and whole blocks is kept as a sample.
     every: u64,
     clean: u64,
@@ -72,7 +69,7 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Tally {
-        Tally { blocks: 0, dirty: 0, samples: Vec::new(), newest: VecDeque::new(), every: 1, clean: 0 }
+        Tally { blocks: 0, dirty: 0, samples: Vec::new(), newest: Vec::new(), every: 1, clean: 0 }
     }
 }
 
@@ -98,21 +95,6 @@ impl Tally {
         }
         self.clean += 1;
     }
-
-    /// [`Tally::count`] of blocks that come in the order in which they were logged.
-    fn count_in_order(&mut self, block: &RecoveredBlock) {
-        self.count(block);
-        if !block.dirty && block.mask == u8::MAX {
-            self.note_newest(block.block, block.proof());
-        }
-    }
-
-    fn note_newest(&mut self, block: u64, proof: Proof) {
-        if self.newest.len() == NEWEST {
-            self.newest.pop_front();
-        }
-        self.newest.push_back((block, proof));
-    }
 }
 
 /// Makes all shards of a pool. `open` gives each thread its own way to the SSD.
@@ -123,14 +105,13 @@ pub fn restart<E: From<OpenError> + Send>(
     restart: &Restart,
     open: &(dyn Fn() -> Result<Box<dyn Medium + Send>, E> + Sync),
 ) -> Result<Vec<Restarted>, E> {
-    restart.state.check_logs()?;
-    let saved = restart.checkpoint(&mut *open()?)?;
+    restart.state.check_slots()?;
     if restart.state.superblock.clean
         && let Some(made) = in_parallel(restart, open, |medium, shard| restart.read_sweep(medium, shard))?
     {
         return Ok(made);
     }
-    let made = in_parallel(restart, open, |medium, shard| restart.shard(medium, saved.as_ref(), shard).map(Some))?;
+    let made = in_parallel(restart, open, |medium, shard| restart.read_slots(medium, shard).map(Some))?;
     Ok(made.expect("each shard is made, or there is an error"))
 }
 
@@ -168,69 +149,16 @@ fn in_parallel<E: From<OpenError> + Send>(
 /// # Errors
 /// As [`restart`].
 pub fn restart_here(restart: &Restart, medium: &mut dyn Medium) -> Result<Vec<Restarted>, OpenError> {
-    restart.state.check_logs()?;
-    let saved = restart.checkpoint(medium)?;
+    restart.state.check_slots()?;
     let shards = || (0..restart.state.superblock.layout.shards).map(ShardIndex);
     let stopped: Option<Vec<Restarted>> = shards().map(|shard| restart.read_sweep(medium, shard)).collect::<Result<_, _>>()?;
     match stopped {
         Some(made) => Ok(made),
-        None => shards().map(|shard| restart.shard(medium, saved.as_ref(), shard)).collect(),
+        None => shards().map(|shard| restart.read_slots(medium, shard)).collect(),
     }
 }
 
 impl Restart<'_> {
-    fn checkpoint(&self, medium: &mut dyn Medium) -> Result<Option<Checkpoint>, OpenError> {
-        if self.state.superblock.layout.has_slots() { Ok(None) } else { checkpoint::open(medium, self.state) }
-    }
-
-    fn shard(&self, medium: &mut dyn Medium, saved: Option<&Checkpoint>, shard: ShardIndex) -> Result<Restarted, OpenError> {
-        if self.state.superblock.layout.has_slots() {
-            return self.read_slots(medium, shard);
-        }
-        if let Some(saved) = saved
-            && let Some(restarted) = self.read_checkpoint(medium, saved, shard)?
-        {
-            return Ok(restarted);
-        }
-        self.read_log(medium, shard)
-    }
-
-    /// `None` if a part of the checkpoint is damaged.
-    fn read_checkpoint(&self, medium: &mut dyn Medium, saved: &Checkpoint, shard: ShardIndex) -> Result<Option<Restarted>, OpenError> {
-        let mut gathering = self.gathering()?;
-        let mut sink = |slot: u32, entry: format::checkpoint::CheckpointEntry| {
-            let volume = saved.volumes()[usize::from(entry.volume)];
-            let format::checkpoint::CheckpointEntry { block, dirty, mask, checksum, .. } = entry;
-            let of = |volume| RecoveredBlock { volume, block, slot: Slot(slot), dirty, mask, checksum, stored: None };
-            gathering.add(volume, Tally::count, of);
-        };
-        if !saved.load_shard(medium, self.state, shard, &mut sink)? {
-            return Ok(None);
-        }
-        let end = saved.log_ends()[usize::from(shard.0)];
-        Ok(Some(self.finish(shard, gathering, end, None)))
-    }
-
-    fn read_log(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
-        let mut gathering = self.gathering()?;
-        let layout = self.state.superblock.layout;
-        let mut sink = |item: RecoveredItem| {
-            let slot = gathering.blocks.slot_of(layout.physical(item.segment_seq()), item.ordinal());
-            match item {
-                RecoveredItem::Block(RecoveredRecord { volume, block, dirty, mask, checksum, stored, .. }) => {
-                    let stored = stored.map(Stored::from);
-                    let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
-                    gathering.add(volume, Tally::count_in_order, of);
-                }
-                RecoveredItem::Base(base) => gathering.blocks.add_base(slot, base.checksum, base.stored.into()),
-            }
-        };
-        // A state of its own: it remembers a failed flush, which also comes back as an error and ends the whole start.
-        let recovered = recovery::recover(medium, &mut self.state.clone(), shard, false, &mut sink)?;
-        gathering.blocks.objects_end_before(recovered.next_object);
-        Ok(self.finish(shard, gathering, recovered.end, Some(recovered.report)))
-    }
-
     fn read_slots(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
         let session = self.state.next_session();
         let mut slots = SlotsGathering::new(self.gathering()?);
@@ -240,10 +168,10 @@ impl Restart<'_> {
         Ok(self.finish(shard, slots.end(), end, Some(report)))
     }
 
-    /// What a clean stop has left where blocks lie in slots; `None` if there is no such thing, or it is not as it should be.
+    /// What a clean stop has left; `None` if there is no such thing, or it is not as it should be.
     fn read_sweep(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Option<Restarted>, OpenError> {
         let superblock = &self.state.superblock;
-        if !superblock.layout.has_slots() || !superblock.clean {
+        if !superblock.clean {
             return Ok(None);
         }
         let mut slots = SlotsGathering::new(self.gathering()?);
@@ -257,13 +185,10 @@ impl Restart<'_> {
     fn gathering(&self) -> Result<Gathering<'_>, OpenError> {
         let layout = &self.state.superblock.layout;
         let (slots, pages) = (layout.slots_per_shard(), layout.pages_per_segment());
-        let mut index = match self.slots_named {
+        let index = match self.slots_named {
             Some(named) => Index::naming(slots, pages, named)?,
             None => Index::try_new(slots, pages)?,
         };
-        if layout.has_slots() {
-            index.number_by_place();
-        }
         let blocks = Restored::with_index(index);
         Ok(Gathering { places: self.places, blocks, tallies: Vec::new() })
     }
@@ -286,7 +211,7 @@ impl Restart<'_> {
     }
 }
 
-/// The same where blocks lie in slots.
+/// The same, and the objects among them.
 struct SlotsGathering<'a> {
     gathering: Gathering<'a>,
     next_object: u64,
@@ -305,7 +230,7 @@ impl<'a> SlotsGathering<'a> {
             Some(stored) => self.gathering.blocks.add_base(slot, checksum, stored),
             None => {
                 let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
-                self.gathering.add(set.volume, Tally::count, of);
+                self.gathering.add(set.volume, of);
             }
         }
     }
@@ -315,7 +240,7 @@ impl<'a> SlotsGathering<'a> {
         for set in sets {
             let tally = self.gathering.tallies.iter_mut().find(|(volume, ..)| *volume == set.volume).map(|(.., tally)| tally);
             let (_, stored) = slots::in_index(set);
-            tally.into_iter().for_each(|tally| tally.note_newest(set.block, Proof::new(set.checksum, stored.as_ref())));
+            tally.into_iter().for_each(|tally| tally.newest.push((set.block, Proof::new(set.checksum, stored.as_ref()))));
         }
     }
 
@@ -334,12 +259,7 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    fn add(
-        &mut self,
-        volume: VolumeId,
-        count: impl FnOnce(&mut Tally, &RecoveredBlock),
-        block: impl FnOnce(VolumeIndex) -> RecoveredBlock,
-    ) {
+    fn add(&mut self, volume: VolumeId, block: impl FnOnce(VolumeIndex) -> RecoveredBlock) {
         if self.tallies.first().is_none_or(|(first, ..)| *first != volume) {
             let Some(place) = self.places.get(&volume.0) else { return };
             let at = self.tallies.iter().position(|(known, ..)| *known == volume).unwrap_or_else(|| {
@@ -350,7 +270,7 @@ impl Gathering<'_> {
         }
         let (_, place, tally) = &mut self.tallies[0];
         let block = block(*place);
-        count(tally, &block);
+        tally.count(&block);
         self.blocks.add(block);
     }
 }
@@ -366,17 +286,14 @@ mod tests {
             let of = RecoveredBlock {
                 volume: VolumeIndex(0),
                 block,
-                slot: Slot(0),
+                slot: engine::index::Slot(0),
                 dirty: block % 10 == 3,
                 mask: 0xff,
                 checksum: 5,
                 stored: None,
             };
-            tally.count_in_order(&of);
+            tally.count(&of);
         }
-        let newest: Vec<u64> = tally.newest.iter().map(|(block, _)| *block).collect();
-        let expected = (0..100_000_u64).rev().filter(|block| block % 10 != 3).take(NEWEST);
-        assert!(newest.iter().rev().copied().eq(expected), "{newest:?}");
         assert_eq!((tally.blocks, tally.dirty), (100_000, 10_000));
         assert!((SAMPLES_MIN..=2 * SAMPLES_MIN).contains(&tally.samples.len()), "{} samples", tally.samples.len());
         let gaps = tally.samples.windows(2).map(|pair| pair[1].0 - pair[0].0);

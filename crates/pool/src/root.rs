@@ -6,15 +6,14 @@
 
 use crate::restart::Restarted;
 use engine::api::Command;
-use engine::checkpoint;
 use engine::medium::Medium;
 use engine::shard::Shard;
 use engine::store::slots;
 use engine::superblock::{self, OpenError, PoolState};
-use format::checkpoint::{CheckpointEntry, LogEnd};
-use format::{Layout, VolumeRecord};
+use format::VolumeRecord;
+use format::checkpoint::LogEnd;
 use std::collections::BTreeMap;
-use types::{ShardIndex, VolumeId, VolumeIndex};
+use types::{VolumeId, VolumeIndex};
 
 /// A pool's superblock, and the places of its volumes in the shards' tables.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ pub enum EnterError {
     Open(OpenError),
 }
 
-/// Why no checkpoint was written.
+/// Why a clean stop did not say where everything is.
 #[derive(Debug)]
 pub enum CheckpointError {
     /// The SSD failed while the pool ran.
@@ -87,7 +86,7 @@ impl Root {
     /// # Errors
     /// What the medium says. The start may be repeated (not after a failed flush).
     pub fn prepare(&mut self, medium: &mut dyn Medium) -> Result<(), OpenError> {
-        if self.state.superblock.layout.has_slots() { self.state.reserve_session(medium) } else { Ok(()) }
+        self.state.reserve_session(medium)
     }
 
     /// What is stored.
@@ -115,7 +114,7 @@ impl Root {
         let damaged: Vec<VolumeId> = reports.flat_map(|report| report.damaged_volumes.clone()).collect();
         let writes_in = |session: u64| found.iter().all(|shard| shard.shard.config().place.session == session);
         let superblock = &self.state.superblock;
-        if superblock.layout.has_slots() && superblock.clean && writes_in(superblock.log_session) {
+        if superblock.clean && writes_in(superblock.log_session) {
             return self.state.continue_session(medium);
         }
         self.state.begin_session(medium, &ends, &damaged)?;
@@ -185,76 +184,21 @@ impl Root {
         self.places.remove(&id);
     }
 
-    /// Writes the checkpoint of shards that are at rest, in order.
+    /// For a clean stop: says once more where everything is, so that the next start reads only that. A shard that is not at rest has something to say
+    /// that nobody waits for: the next start reads all then.
     ///
     /// # Errors
-    /// [`CheckpointError`]; the next start reads the log instead.
+    /// [`CheckpointError`]; the next start reads all instead.
     pub fn checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), CheckpointError> {
         if shards.iter().any(|shard| shard.lost_ssd().is_some()) {
             return Err(CheckpointError::SsdFailed);
         }
-        self.write_checkpoint(medium, shards).map_err(CheckpointError::Open)
-    }
-
-    /// A clean stop where blocks lie in slots. A shard that is not at rest has something to say that nobody waits for: the next start reads all then.
-    fn sweep(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), OpenError> {
         let ends: Option<Vec<LogEnd>> = shards.iter().map(Shard::end_at_rest).collect();
-        if let Some(ends) = ends {
-            slots::stop::write(medium, &mut self.state, &ends, &|shard| Box::new(shards[usize::from(shard.0)].sweep()))?;
-        }
-        Ok(())
-    }
-
-    fn write_checkpoint(&mut self, medium: &mut dyn Medium, shards: &[Shard]) -> Result<(), OpenError> {
-        let ends: Vec<LogEnd> = shards.iter().map(Shard::log_end).collect();
-        if self.state.superblock.layout.has_slots() {
-            return self.sweep(medium, shards);
-        }
-        if shards.iter().any(Shard::has_packed_blocks) || is_nearly_empty(&self.state.superblock.layout, &ends) {
-            return checkpoint::write_footers(medium, &mut self.state, &ends);
-        }
-        let volumes: Vec<VolumeId> = self.state.superblock.volumes.iter().map(|volume| volume.id).collect();
-        let order: BTreeMap<u16, u16> = volumes.iter().zip(0u16..).filter_map(|(id, at)| Some((self.places.get(&id.0)?.0, at))).collect();
-        let mut iterators: Vec<_> = shards.iter().map(|shard| shard.cached_blocks().peekable()).collect();
-        // Slots are asked for in ascending order, and the shards give theirs in that order.
-        let mut entry = |shard: ShardIndex, slot: u32| {
-            let block = iterators[usize::from(shard.0)].next_if(|block| block.slot.0 == slot)?;
-            Some(CheckpointEntry {
-                volume: *order.get(&block.volume.0)?,
-                block: block.block,
-                mask: block.mask,
-                dirty: block.dirty,
-                heat: 0,
-                checksum: block.checksum,
-            })
+        let Some(ends) = ends else { return Ok(()) };
+        let sweep = |shard: types::ShardIndex| -> Box<dyn Iterator<Item = format::slots::Set> + '_> {
+            Box::new(shards[usize::from(shard.0)].sweep())
         };
-        checkpoint::write(medium, &mut self.state, &ends, &volumes, &mut entry)
-    }
-}
-
-/// Checkpoints up to this size are written whatever they say: it takes a second.
-const CHECKPOINT_BYTES_SMALL: u64 = 256 << 20;
-/// A footer takes up to 64 KiB to read where the checkpoint has 24 KiB of a segment, and has them of all segments.
-const CHECKPOINT_USED_ONE_IN: u64 = 4;
-
-/// Whether the logs are so large, and so little of them is used, that a checkpoint takes longer than to read what is there.
-fn is_nearly_empty(layout: &Layout, ends: &[LogEnd]) -> bool {
-    let shards = u64::from(layout.shards);
-    let used: u64 = ends.iter().map(|end| end.next_seq - end.tail_seq).sum();
-    let all = shards * u64::from(layout.segments_per_shard);
-    shards * layout.checkpoint_bytes_per_shard() > CHECKPOINT_BYTES_SMALL && used * CHECKPOINT_USED_ONE_IN < all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_logs_that_are_nearly_empty_get_no_checkpoint() {
-        let ends = |layout: &Layout, used: u64| vec![LogEnd { next_seq: 100 + used, next_group: 9, tail_seq: 100 }; layout.shards.into()];
-        let (small, large) = (Layout::plan_default(64 << 30, 2).expect("fits"), Layout::plan_default(1 << 40, 2).expect("fits"));
-        assert!(!is_nearly_empty(&small, &ends(&small, 1)));
-        let all = u64::from(large.segments_per_shard);
-        assert!(is_nearly_empty(&large, &ends(&large, all / 4 - 1)) && !is_nearly_empty(&large, &ends(&large, all / 4 + 1)));
+        slots::stop::write(medium, &mut self.state, &ends, &sweep).map_err(CheckpointError::Open)?;
+        Ok(())
     }
 }

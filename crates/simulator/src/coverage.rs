@@ -70,7 +70,7 @@ pub enum Phase {
     Idle,
     /// A read of the backing device for a client.
     ReadMiss,
-    /// A client's write in flight, with its write to the log.
+    /// A client's write in flight, with its write to the SSD.
     WriteAllocate,
     /// A client's write over what is dirty, perhaps.
     OverwriteDirty,
@@ -80,10 +80,10 @@ pub enum Phase {
     Destage,
     /// A flush of a backing device that no client asked for.
     DestageFlush,
-    /// A segment of the log written for the second time or more.
+    /// A segment of the SSD written for the second time or more.
     Reuse,
-    /// A write to the log.
-    LogAppend,
+    /// A write to the SSD.
+    Append,
     /// A client's flush in flight.
     Flush,
     /// A mode or option change under way.
@@ -94,7 +94,7 @@ pub enum Phase {
     Detach,
     /// The pool is going to another SSD.
     Replace,
-    /// Clean stop, with its checkpoint.
+    /// Clean stop, with its last sweep.
     Stop,
     /// A superblock is being stored while the pool runs.
     Superblock,
@@ -114,14 +114,14 @@ pub const PHASES: [&str; 19] = [
     "overwrite in destage",
     "destage",
     "destage flush",
-    "segment reuse",
-    "log append",
+    "SSD written again",
+    "SSD write",
     "flush",
     "set options",
     "destage command",
     "detach, attach",
     "replace SSD",
-    "stop, checkpoint",
+    "clean stop",
     "superblock",
     "recovery",
     "recovery again",

@@ -10,8 +10,10 @@ use engine::packer::ContentOptions;
 use engine::shard::{PAGES_MIN, RecoveredBlock, Shard};
 use engine::store::upgrade::{self, UpgradeError};
 use engine::superblock::{self, OpenError, PoolState};
+use format::checkpoint::LogEnd;
 use format::superblock::BACKING_IDENTITY_BYTES_MAX;
-use format::{Arrangement, Layout, Superblock, VolumeRecord};
+use format::{Layout, Superblock, VolumeRecord};
+use oldlog::Written;
 use page::PagePool;
 use pool::commands::token_of;
 use pool::part::home_of;
@@ -34,39 +36,30 @@ fn refusal(error: OpenError) -> Refusal {
     Refusal { reason: error.to_string(), io }
 }
 
-/// The layout of a plan's pool.
+/// The layout of a plan's pool, which has slots.
 pub fn layout(plan: &Plan) -> Layout {
-    let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
-    let layout = Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD");
-    let packed = packs(plan);
-    match plan.slots {
-        false => layout,
-        true if was_log(plan) || plan.upgrades => layout.upgraded(packed),
-        true if packed => layout.with_packed_slots(),
-        true => layout.with_slots(),
+    match packs(plan) {
+        packed if plan.was_log => log_layout(plan).upgraded(packed),
+        true => log_layout(plan).with_packed_slots(),
+        false => log_layout(plan).with_slots(),
     }
 }
 
-/// Whether the pool looks as if it had been a log before: its rings are anywhere.
-fn was_log(plan: &Plan) -> bool {
-    plan.slots && plan.seed % 3 == 1 && !plan.upgrades
+/// The same of a pool that is still a log.
+pub fn log_layout(plan: &Plan) -> Layout {
+    let segment_bytes = u32::try_from(plan.segment_bytes).expect("a plan's segments are small");
+    Layout::plan(plan.ssd_bytes, plan.shards, segment_bytes).expect("a plan's pool fits its SSD")
 }
 
 /// Whether the ring is long enough for packed blocks: some pools were made before anybody thought of content.
-fn packs(plan: &Plan) -> bool {
+pub fn packs(plan: &Plan) -> bool {
     plan.content.as_ref().is_some_and(|content| !content.setting.secret.is_multiple_of(4))
 }
 
-/// Whether this start makes the log slots first.
-fn is_to_be_upgraded(plan: &Plan, host: &HostRecord, state: &PoolState) -> bool {
-    let is_log = !state.superblock.layout.has_slots();
-    plan.upgrades && is_log && host.session > 0 && Prng::new(plan.seed).fork(!host.session).percent(50)
-}
-
-/// Makes a log slots, if it has room for that.
-fn upgrade(plan: &Plan, mut state: PoolState, ssd: &mut Blocking) -> Result<(), Refusal> {
+/// Makes a log slots; gives how many blocks these have.
+fn upgrade(plan: &Plan, mut state: PoolState, ssd: &mut Blocking) -> Result<u64, Refusal> {
     match upgrade::upgrade(ssd, &mut state, packs(plan)) {
-        Ok(_) | Err(UpgradeError::Dirty { .. } | UpgradeError::DamagedVolume { .. } | UpgradeError::DamagedLog { .. }) => Ok(()),
+        Ok(outlooks) => Ok(outlooks.iter().map(|outlook| outlook.blocks).sum()),
         Err(UpgradeError::Open(error)) => Err(refusal(error)),
         Err(error) => Err(Refusal { reason: error.to_string(), io: false }),
     }
@@ -79,6 +72,16 @@ fn place_rings(plan: &Plan, superblock: &mut Superblock) {
     for start in &mut superblock.log_starts {
         start.ring_first = prng.below(places.into()) as u32;
     }
+}
+
+/// Makes the pool these logs.
+fn write_logs(logs: &[Written], pool: &mut PoolState, ssd: &mut Blocking) -> Result<(), OpenError> {
+    let begin: Vec<LogEnd> = logs.iter().map(Written::begin).collect();
+    pool.begin_session(ssd, &begin, &[])?;
+    for (offset_bytes, bytes) in logs.iter().flat_map(|log| &log.writes) {
+        ssd.write(*offset_bytes, bytes)?;
+    }
+    Ok(ssd.flush()?)
 }
 
 fn new_record(id: VolumeId, volume: u16, size_bytes: u64) -> VolumeRecord {
@@ -121,36 +124,45 @@ fn resize(plan: &Plan, session: u64, ssd: &mut Blocking) -> Result<(), Refusal> 
     }
 }
 
+/// Reads the superblock; before that the pool may be cut, or become slots. Gives how many blocks these have then.
+fn load(plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(PoolState, Option<u64>), Refusal> {
+    let refused = |error| match error {
+        LoadError::Open(error) => refusal(error),
+        LoadError::AnotherPool => Refusal { reason: "the SSD belongs to another pool".to_string(), io: false },
+        LoadError::OldCopy { .. } => Refusal { reason: "it is an old copy of the pool".to_string(), io: false },
+    };
+    let mut state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
+    if plan.resizes && Prng::new(plan.seed).fork(!host.session).percent(60) {
+        resize(plan, host.session, ssd)?;
+        state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
+    }
+    if state.superblock.layout.has_slots() {
+        return Ok((state, None));
+    }
+    let blocks = upgrade(plan, state, ssd)?;
+    Ok((root::load(ssd, host.pool_uuid, host.session).map_err(refused)?, Some(blocks)))
+}
+
 impl Builder for Engine {
-    fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal> {
-        let layout = layout(plan);
-        let log = Layout { ring_pages: 0, arrangement: Arrangement::SideBySide, ..layout };
-        let mut pool = superblock::create(ssd, if plan.upgrades { log } else { layout }, host.pool_uuid).map_err(refusal)?;
-        if was_log(plan) {
+    fn format(&self, plan: &Plan, host: &HostRecord, logs: &[Written], ssd: &mut Blocking) -> Result<(), Refusal> {
+        let is_log = !logs.is_empty();
+        let layout = if is_log { log_layout(plan) } else { layout(plan) };
+        let mut pool = superblock::create(ssd, layout, host.pool_uuid).map_err(refusal)?;
+        if plan.was_log && !is_log {
             place_rings(plan, &mut pool.superblock);
         }
         for (index, volume) in plan.volumes.iter().enumerate() {
             let id = pool.superblock.next_volume_id;
             pool.superblock.next_volume_id = VolumeId(id.0 + 1);
+            let mode = volume.options.mode;
             let record = new_record(id, index as u16, volume.first_sectors * 512);
-            pool.superblock.volumes.push(VolumeRecord { mode: volume.options.mode, ..record });
+            pool.superblock.volumes.push(VolumeRecord { mode, may_have_dirty: is_log && mode == Mode::WriteBack, ..record });
         }
-        pool.store(ssd).map_err(refusal)
+        if is_log { write_logs(logs, &mut pool, ssd).map_err(refusal) } else { pool.store(ssd).map_err(refusal) }
     }
 
     fn start(&self, plan: &Plan, host: &HostRecord, now_ns: u64, ssd: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal> {
-        let refused = |error| match error {
-            LoadError::Open(error) => refusal(error),
-            LoadError::AnotherPool => Refusal { reason: "the SSD belongs to another pool".to_string(), io: false },
-            LoadError::OldCopy { .. } => Refusal { reason: "it is an old copy of the pool".to_string(), io: false },
-        };
-        let mut state = root::load(ssd, host.pool_uuid, host.session).map_err(refused)?;
-        if plan.resizes && Prng::new(plan.seed).fork(!host.session).percent(60) {
-            state = resize(plan, host.session, ssd).and_then(|()| root::load(ssd, host.pool_uuid, host.session).map_err(refused))?;
-        }
-        if is_to_be_upgraded(plan, host, &state) {
-            state = upgrade(plan, state, ssd).and_then(|()| root::load(ssd, host.pool_uuid, host.session).map_err(refused))?;
-        }
+        let (state, upgraded) = load(plan, host, ssd)?;
         let ids: Vec<u32> = (0..plan.volumes.len() as u16).map(|volume| host.id_of(volume)).collect();
         let places = ids.iter().zip(0..).map(|(id, volume)| (*id, VolumeIndex(volume))).collect();
         let mut root = Root::new(state, places, plan.volumes.len() as u32 + 1 + host.retired);
@@ -206,7 +218,7 @@ impl Builder for Engine {
         for hold in daemon.root.holds() {
             daemon.tell(&hold);
         }
-        Ok(Started { system: Box::new(daemon), damaged, session, after_clean_stop })
+        Ok(Started { system: Box::new(daemon), damaged, session, after_clean_stop, upgraded })
     }
 
     fn uses_ssd(&self) -> bool {
@@ -494,7 +506,6 @@ impl System for Daemon {
                 ("base without a block", census.orphans),
                 ("object that others rest on", census.references),
                 ("made denser when moved", stats.recompressed_blocks),
-                ("segments rewritten while idle", stats.idle_segments),
             ]
         };
         self.shards().into_iter().flat_map(of_shard).collect()

@@ -6,7 +6,7 @@ mod damage;
 mod growth;
 mod labels;
 mod large;
-mod slots;
+mod packed;
 mod themes;
 mod units;
 
@@ -84,12 +84,10 @@ pub struct Plan {
     pub ssd_bytes: u64,
     /// Size of a segment.
     pub segment_bytes: u64,
-    /// Blocks lie in slots.
-    pub slots: bool,
     /// Before some of its starts, the pool gives a part of its SSD away, or takes it back.
     pub resizes: bool,
-    /// The pool is made as a log, which becomes slots before one of its starts.
-    pub upgrades: bool,
+    /// The pool was a log: its rings are anywhere. Or it is one yet, and its first start makes it slots ([`Plan::begins_as_log`]).
+    pub was_log: bool,
     /// Slots that the buckets of a shard's index could name; fewer than there are: those.
     pub index_slots: u32,
     /// RAM tier, whole pool.
@@ -290,9 +288,8 @@ impl Plan {
             ssd_leaves_again: false,
             backing_leaves: false,
             rot_ns: 0,
-            slots: false,
             resizes: false,
-            upgrades: false,
+            was_log: false,
             meddles: None,
             disconnect_ns: 0,
             exchange_percent: 0,
@@ -576,9 +573,8 @@ impl Plan {
         let mix = Mix::draw(prng);
         let operator_on = prng.percent(60);
         let mut plan = Plan {
-            slots: false,
             resizes: false,
-            upgrades: false,
+            was_log: false,
             seed,
             volumes,
             shards,
@@ -620,6 +616,7 @@ impl Plan {
         };
         plan.choose_a_subject(prng);
         plan.keep_sizes();
+        plan.draw_past();
         let own = &mut Prng::new(seed).fork(29);
         if own.percent(10) {
             plan.grow(own);

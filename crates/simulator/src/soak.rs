@@ -45,6 +45,8 @@ impl Totals {
             (&mut sums.crashes_in_blocking, outcome.crashes_in_blocking),
             (&mut sums.clean_stops, outcome.clean_stops),
             (&mut sums.sweeps_read, outcome.sweeps_read),
+            (&mut sums.upgrades, outcome.upgrades),
+            (&mut sums.upgraded_blocks, outcome.upgraded_blocks),
             (&mut sums.refusals, outcome.refusals),
             (&mut sums.doubted, outcome.doubted),
             (&mut sums.acts, outcome.acts),
@@ -69,7 +71,7 @@ impl Totals {
         let sums = &self.sums;
         format!(
             "{} seeds: {} requests ({} answered with an error), {} flushes, {} device I/Os, {} process crashes, {} power cuts \
-             ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} starts from a sweep, {} acts of the operator, \
+             ({} of both inside recovery, format or stop), {} recoveries, {} clean stops, {} starts from a sweep, {} logs made slots with {} blocks, {} acts of the operator, \
              {} SSDs replaced, {} growths of volumes, {} sayings about objects, \
              {} refusals of damaged caches, {} sectors in doubt for what an SSD lost, {} virtual hours; events {:?}; blocks stored at \
              ends of lives {:?}",
@@ -84,6 +86,8 @@ impl Totals {
             sums.recoveries,
             sums.clean_stops,
             sums.sweeps_read,
+            sums.upgrades,
+            sums.upgraded_blocks,
             sums.acts,
             sums.replacements,
             sums.growths,

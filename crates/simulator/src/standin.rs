@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::api::{Command, Completion, Io, IoError, IoId, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target};
+use oldlog::Written;
 use page::{PageMutVec, PagePool, PageVec};
 
 use crate::disk::blocking::Blocking;
@@ -63,7 +64,7 @@ impl Builder for StandIn {
         false
     }
 
-    fn format(&self, _: &Plan, _: &HostRecord, _: &mut Blocking) -> Result<(), Refusal> {
+    fn format(&self, _: &Plan, _: &HostRecord, _: &[Written], _: &mut Blocking) -> Result<(), Refusal> {
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl Builder for StandIn {
             cached: BTreeMap::new(),
             broken: Vec::new(),
         });
-        Ok(Started { system, damaged: Vec::new(), session: 0, after_clean_stop: false })
+        Ok(Started { system, damaged: Vec::new(), session: 0, after_clean_stop: false, upgraded: None })
     }
 
     fn uses_ssd(&self) -> bool {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use engine::api::{Command, CommandFailure, Completion, Event, Io, Reply, Request};
+use oldlog::Written;
 use page::PagePool;
 use pool::Origin;
 use types::{Mode, ShardIndex, VolumeId};
@@ -127,6 +128,8 @@ pub struct Started {
     pub session: u64,
     /// It read what a clean stop had said of everything, and nothing else.
     pub after_clean_stop: bool,
+    /// The pool was a log, and this start made it slots with so many blocks.
+    pub upgraded: Option<u64>,
 }
 
 /// Why a life could not begin or end.
@@ -183,8 +186,8 @@ pub trait Builder {
         true
     }
 
-    /// Makes a new pool.
-    fn format(&self, plan: &Plan, host: &HostRecord, ssd: &mut Blocking) -> Result<(), Refusal>;
+    /// Makes a new pool; with logs, one to a shard, as an earlier release would have left it.
+    fn format(&self, plan: &Plan, host: &HostRecord, logs: &[Written], ssd: &mut Blocking) -> Result<(), Refusal>;
     /// Begins a life from what is on the SSD. Volumes are attached by commands afterwards.
     fn start(&self, plan: &Plan, host: &HostRecord, now_ns: u64, ssd: &mut Blocking, pages: &PagePool) -> Result<Started, Refusal>;
     /// Whether there is an SSD at all in what this builds.

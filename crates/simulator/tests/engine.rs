@@ -27,19 +27,19 @@ fn random_runs_break_no_promise() {
     assert!(missing.is_empty() || count < 2_000, "faults that never met a phase: {missing:?}");
 }
 
-/// The same on the slot layout.
-#[test]
-fn blocks_in_slots_break_no_promise() {
-    slots_break_no_promise(400_000_000, "--slots", &Plan::always_slots);
-}
-
 /// The same with blocks that are packed, several in a slot.
 #[test]
-fn packed_blocks_in_slots_break_no_promise() {
-    slots_break_no_promise(410_000_000, "--packed", &Plan::always_packed_slots);
+fn packed_blocks_break_no_promise() {
+    a_kind_breaks_no_promise(410_000_000, "--packed", &Plan::always_pack);
 }
 
-fn slots_break_no_promise(first: u64, option: &str, adjust: &(dyn Fn(&mut Plan) + Sync)) {
+/// The same with units that writes keep whole.
+#[test]
+fn units_break_no_promise() {
+    a_kind_breaks_no_promise(420_000_000, "--units", &Plan::always_keep_units);
+}
+
+fn a_kind_breaks_no_promise(first: u64, option: &str, adjust: &(dyn Fn(&mut Plan) + Sync)) {
     let count = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000) / 4;
     let soak = Soak { first, count, threads: threads(), failures_max: 3, twice_every: 20, adjust };
     let totals = soak.run(&Engine);

@@ -8,7 +8,7 @@
 use engine::mutants::{ALL, Mistake, name_of};
 use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
 use simulator::mutants::memory::{finder_of, finds_again, line, remembered};
-use simulator::mutants::{NOT_APPLICABLE, Verdict, hunt, hunt_all};
+use simulator::mutants::{NOT_APPLICABLE, Verdict, hunt, hunt_all, is_met};
 
 /// Into how many parts the mistakes are divided: a part is searched afresh in one to five minutes on two cores.
 const PARTS: u32 = 12;
@@ -36,7 +36,7 @@ fn search() -> Vec<Verdict> {
     let part = part.map(|text| text.parse::<u32>().expect("MUTANTS_PART is a number, or all") % PARTS);
     let remembered = remembered();
     let mut verdicts = Vec::new();
-    for Mistake { number, name, what } in ALL.iter().filter(|mistake| !STILL_ALIVE.contains(&mistake.number)) {
+    for Mistake { number, name, what } in ALL.iter().filter(|mistake| is_met(mistake.number) && !STILL_ALIVE.contains(&mistake.number)) {
         let afresh = part == Some(number % PARTS);
         if !afresh && remembered.get(number).is_some_and(|finder| finds_again(*number, finder, threads())) {
             continue;

@@ -1,7 +1,7 @@
 //! The demo in virtual time: the hot-spot workload of the trade on the shipping engine over the modelled disk, so that a change of policy or
 //! pace is seen in seconds and without the machine's noise. The SSD takes 0.1 ms and 1 GB/s; CPU time is not counted.
-//! `cargo run --release -p traces --example hot_spot [-- NAME=VALUE …]`; names are those of [`Setup`], `mode` (wb or wt), `layout` (log or
-//! slots) and `set` (a model set).
+//! `cargo run --release -p traces --example hot_spot [-- NAME=VALUE …]`; names are those of [`Setup`], `mode` (wb or wt) and
+//! `set` (a model set).
 
 use device::model::workload::{Generator, Workload};
 use device::model::{DiskModel, IoDescription, IoKind as DiskKind, ModelSet};
@@ -42,8 +42,6 @@ struct Setup {
     depth: usize,
     /// The backing device.
     set: ModelSet,
-    /// Blocks lie in slots.
-    slots: bool,
 }
 
 /// One device under shards that act at the same time.
@@ -68,8 +66,7 @@ struct World {
 
 impl World {
     fn new(setup: &Setup, mode: Mode) -> World {
-        let layout = Layout::plan_default(setup.cache << 20, setup.shards as u16).expect("a cache of some MiB");
-        let layout = if setup.slots { layout.with_slots() } else { layout };
+        let layout = Layout::plan_default(setup.cache << 20, setup.shards as u16).expect("a cache of some MiB").with_slots();
         let shards = u64::from(layout.shards);
         let ram_blocks = (setup.ram << 20) / BLOCK_BYTES;
         let pool = PagePool::new(ram_blocks as usize + 2 * shards as usize * PAGES_MIN + 16_384);
@@ -297,7 +294,6 @@ fn main() {
         depth_s: 300,
         depth: 64,
         set: ModelSet::Raid5Short,
-        slots: false,
     };
     let mut modes = vec![Mode::WriteThrough, Mode::WriteBack];
     for word in std::env::args().skip(1) {
@@ -306,10 +302,9 @@ fn main() {
             "mode" => modes = vec![if value == "wb" { Mode::WriteBack } else { Mode::WriteThrough }],
             "set" => setup.set = ModelSet::from_name(value).expect("a model set"),
             "depth" => setup.depth = value.parse().expect("a number"),
-            "layout" => setup.slots = value == "slots",
             _ => {}
         }
-        if ["mode", "set", "depth", "layout"].contains(&name) {
+        if ["mode", "set", "depth"].contains(&name) {
             continue;
         }
         let value: u64 = value.parse().expect("a number");

@@ -85,6 +85,31 @@ impl Cache for Lru {
     }
 }
 
+/// An SSD that takes every block that is missed and every block that is written, and gives up the least recently used ones.
+pub struct AdmitAlways {
+    blocks: Lru,
+    written: u64,
+}
+
+impl AdmitAlways {
+    /// For blocks `0..footprint_blocks`.
+    pub fn new(footprint_blocks: u64, capacity_blocks: u64) -> AdmitAlways {
+        AdmitAlways { blocks: Lru::new(footprint_blocks, capacity_blocks), written: 0 }
+    }
+}
+
+impl Cache for AdmitAlways {
+    fn access(&mut self, access: BlockAccess) -> bool {
+        let hit = self.blocks.access(access);
+        self.written += u64::from(!hit || access.write);
+        hit
+    }
+
+    fn ssd_blocks_written(&self) -> u64 {
+        self.written
+    }
+}
+
 /// Belady's optimum: what is used again last, or never, goes first. Made for one stream, in its order.
 pub struct Belady {
     /// By position in the stream: where the same block is accessed next; `u32::MAX` if never.

@@ -1,9 +1,7 @@
 //! A trace through a cache, and what came out, beside LRU, Belady and a cache that admits everything.
 
-use crate::log_model::{LogModel, LogModelConfig, Overwrite};
-use crate::reference::{Belady, Lru};
+use crate::reference::{AdmitAlways, Belady, Lru};
 use crate::stream::{BlockAccess, Stream};
-use types::Admission;
 
 /// Anything that can be asked for a block.
 pub trait Cache {
@@ -23,7 +21,7 @@ pub struct Outcome {
     pub accesses: u64,
     /// Those that found nothing.
     pub misses: u64,
-    /// Blocks written to the SSD: admitted, overwritten, and appended again.
+    /// Blocks written to the SSD: admitted, overwritten, and moved.
     pub ssd_blocks_written: u64,
 }
 
@@ -49,7 +47,7 @@ pub struct Yardsticks {
     pub lru: Outcome,
     /// The optimum.
     pub belady: Outcome,
-    /// An appending log without RAM tier and admission: every miss and every write goes to the SSD.
+    /// The same without RAM tier and admission: every miss and every write goes to the SSD.
     pub admit_always: Outcome,
 }
 
@@ -57,13 +55,11 @@ impl Yardsticks {
     /// Replays the stream through each.
     pub fn new(stream: &Stream, capacity_blocks: u64) -> Yardsticks {
         let footprint = stream.footprint_blocks();
-        let always =
-            LogModelConfig { ram_blocks: 0, ssd_blocks: capacity_blocks, admission: Admission::Always, overwrite: Overwrite::Append };
         Yardsticks {
             capacity_blocks,
             lru: replay(stream, &mut Lru::new(footprint, capacity_blocks)),
             belady: replay(stream, &mut Belady::new(stream, capacity_blocks)),
-            admit_always: replay(stream, &mut LogModel::new(footprint, always)),
+            admit_always: replay(stream, &mut AdmitAlways::new(footprint, capacity_blocks)),
         }
     }
 

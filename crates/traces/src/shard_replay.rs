@@ -15,10 +15,8 @@ const REQUEST_INTERVAL_NS: u64 = 20_000;
 pub struct ShardReplayConfig {
     /// Blocks of the RAM tier.
     pub ram_blocks: u64,
-    /// Pages of the log, headers and footers included.
+    /// Pages of the SSD for blocks.
     pub ssd_pages: u64,
-    /// Blocks lie in slots instead of a log.
-    pub slots: bool,
     /// As the volume option.
     pub admission: Admission,
 }
@@ -30,11 +28,11 @@ pub struct ShardReplay {
 }
 
 impl ShardReplay {
-    /// An engine with an empty log.
+    /// An engine with an empty cache.
     pub fn new(config: ShardReplayConfig) -> ShardReplay {
-        let ShardReplayConfig { ram_blocks, ssd_pages, slots, admission } = config;
+        let ShardReplayConfig { ram_blocks, ssd_pages, admission } = config;
         let options = VolumeOptions { mode: Mode::WriteThrough, admission, ..VolumeOptions::default() };
-        ShardReplay { replica: Alone::new(AloneConfig { ram_blocks, ssd_pages, slots, options }), outcome: Outcome::default() }
+        ShardReplay { replica: Alone::new(AloneConfig { ram_blocks, ssd_pages, options }), outcome: Outcome::default() }
     }
 
     /// Sends all requests through, waits for the last, and says what was measured.

@@ -38,7 +38,7 @@ fn blocks(bytes: &Range<u64>) -> Range<u64> {
 /// Write-through, since what is dirty reaches the SSD whatever is known of scans.
 fn replay(load: &Load, judged: &Judged, (ram_mib, ssd_mib): (u64, u64), hints: bool) -> Done {
     let options = VolumeOptions { mode: Mode::WriteThrough, ..VolumeOptions::default() };
-    let config = AloneConfig { ram_blocks: ram_mib * BLOCKS_PER_MIB, ssd_pages: ssd_mib * BLOCKS_PER_MIB, slots: false, options };
+    let config = AloneConfig { ram_blocks: ram_mib * BLOCKS_PER_MIB, ssd_pages: ssd_mib * BLOCKS_PER_MIB, options };
     let mut replica = Alone::new(config);
     let mut done = Done { application_blocks: 0, hit_blocks: 0, ssd_mib: 0 };
     let (mut cold, mut hinted_ms): (Vec<Range<u64>>, u64) = (Vec::new(), 0);

@@ -1,10 +1,10 @@
-//! Bursts: how much of what a client writes in large pieces goes into the log all the same, because somebody may wait for it.
+//! Bursts: how much of what a client writes in large pieces goes to the SSD all the same, because somebody may wait for it.
 //!
 //! The size of a write says nothing about whether somebody waits for it. A transaction of 40 MB, a checkpoint and the copy of a file all come as
-//! large writes, many in flight at once. What tells them apart comes afterwards: a flush. If any of a burst went past the log, that flush
+//! large writes, many in flight at once. What tells them apart comes afterwards: a flush. If any of a burst went around the SSD, that flush
 //! waits for the backing device, and so does every small commit that comes meanwhile.
 //!
-//! So each volume has a *credit*: the log takes that much between two flushes, the rest goes around. Flushes that follow what was written raise it,
+//! So each volume has a *credit*: the SSD takes that much between two flushes, the rest goes around. Flushes that follow what was written raise it,
 //! up to a little more than the bursts that were seen; a long run without a flush is no commit's, and takes it away. What flushes again and
 //! again while others write (small commits beside a compaction) has the whole credit each time, so nothing goes around there.
 //!
@@ -17,7 +17,7 @@
 const STEP_BYTES: u64 = 4 << 20;
 /// Small commits alone raise it so far (16 MiB): it is what a copy puts on the SSD that begins after them.
 const COMMITS_CREDIT_BYTES: u64 = 16 << 20;
-/// More than this past the log without a flush (64 MiB): nobody waits for it.
+/// More than this around the SSD without a flush (64 MiB): nobody waits for it.
 const BULK_BYTES: u64 = 64 << 20;
 /// So many flushes in a row with no such run between them: the client commits. A copy of 1 GiB to ext4, with the `sync` at its end, has six to
 /// eight in all.
@@ -31,7 +31,7 @@ const MOST_GROWTH: u64 = 3;
 #[derive(Clone, Default, Debug)]
 pub struct Bursts {
     credit_bytes: u64,
-    /// Since the last flush: what went into the log, and what went around.
+    /// Since the last flush: what went to the SSD, and what went around.
     logged_bytes: u64,
     around_bytes: u64,
     /// Flushes since a run that was no commit's, as far as they matter.
@@ -39,7 +39,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Whether the log is to take a large write of that many bytes; it takes at most `most_bytes` between two flushes.
+    /// Whether the SSD is to take a large write of that many bytes; it takes at most `most_bytes` between two flushes.
     pub fn takes(&mut self, bytes: u64, most_bytes: u64) -> bool {
         assert!(bytes > 0, "a write has bytes");
         let takes = self.logged_bytes.saturating_add(bytes) <= self.credit_bytes.min(most_bytes);
@@ -54,12 +54,12 @@ impl Bursts {
         takes
     }
 
-    /// The log takes a write of a stream for another reason.
+    /// The SSD takes a write of a stream for another reason.
     pub fn logs(&mut self, bytes: u64) {
         self.logged_bytes = self.logged_bytes.saturating_add(bytes);
     }
 
-    /// The log takes a large write whose client is known to wait for it, such as one with FUA. False if that is more than `most_bytes` since the
+    /// The SSD takes a large write whose client is known to wait for it, such as one with FUA. False if that is more than `most_bytes` since the
     /// last flush.
     pub fn takes_awaited(&mut self, bytes: u64, most_bytes: u64) -> bool {
         let takes = self.logged_bytes.saturating_add(bytes) <= most_bytes;

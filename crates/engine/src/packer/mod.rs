@@ -13,7 +13,7 @@ use crate::index::{Encoding, Index};
 use crate::key::{Map, Set};
 use crate::mutants;
 use crate::ram::Ram;
-use crate::store::{Layout, Store};
+use crate::store::Slots;
 use alloc::boxed::Box;
 use content::budget::Budget;
 use content::encode::{Bases, Encoder, Form, Previous, Steps};
@@ -132,7 +132,7 @@ pub struct AtHand<'a> {
     /// The RAM tier.
     pub ram: &'a Ram,
     /// What is in flight, and what is about to go: nothing new may rest on that.
-    pub store: &'a Layout,
+    pub store: &'a Slots,
 }
 
 impl AtHand<'_> {
@@ -174,8 +174,7 @@ impl Known<'_> {
     fn usable(&self, hint: u32) -> Option<u64> {
         let object = self.number(hint)?;
         let slot = self.at_hand.index.object(object)?;
-        let usable =
-            self.at_hand.store.place(slot, None).stays && self.at_hand.index.may_reference(object) && !self.condemned.contains(&object);
+        let usable = self.at_hand.store.place(slot).stays && self.at_hand.index.may_reference(object) && !self.condemned.contains(&object);
         usable.then_some(object)
     }
 }

@@ -1,4 +1,4 @@
-//! What is worth keeping where blocks lie in slots: the family of [`retention`], with RAM and SSD as one room.
+//! What is worth keeping: the family of [`retention`], with RAM and SSD as one room.
 //!
 //! A new block belongs to the small part, wherever it lies, and ages by epochs: a sixth of the small part's size in new blocks each. When it has
 //! been through all of it, it goes to the main part if it was used meanwhile, else it is forgotten and its key is remembered; a block
@@ -10,6 +10,7 @@
 //! A block's state is its [`Heat`]: uses, and its part; of the small part, which of seven epochs it came in. The index keeps it of blocks on the
 //! SSD, and counts them by part; the RAM queue keeps it of those in RAM, which may be older than seven epochs.
 
+use super::heat::MAIN;
 use super::ram::RamEntry;
 use super::{Access, Arrival, EvictVerdict, Heat, Verdict};
 use alloc::vec::Vec;
@@ -32,34 +33,6 @@ const ROOM_LEFT_ONE_IN: u64 = 16;
 /// Most bytes it spends whatever the room, nearly all for the chooser.
 #[cfg(test)]
 const FIXED_BYTES_MAX: u64 = 160 << 10;
-
-/// The main part.
-const MAIN: u8 = 0;
-/// Where a heat has its part, above its uses.
-const PART_SHIFT: u32 = 2;
-/// Most uses that are counted.
-const USES: u8 = 3;
-
-impl Heat {
-    /// Used so often since it was last judged, at most 3. Where blocks lie in slots.
-    pub const fn uses(self) -> u8 {
-        self.0 & USES
-    }
-
-    /// The part it belongs to: 0 is the main one. Where blocks lie in slots.
-    pub const fn part(self) -> u8 {
-        self.0 >> PART_SHIFT
-    }
-
-    const fn of(part: u8, uses: u8) -> Heat {
-        Heat(part << PART_SHIFT | uses)
-    }
-
-    /// Of the two, the one that says of more uses; the part is this one's.
-    pub(crate) fn with_uses_of(self, other: Heat) -> Heat {
-        Heat::of(self.part(), self.uses().max(other.uses()))
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -117,8 +90,8 @@ impl Family {
     pub(crate) fn touched(&self, heat: Heat, age: u16, own: bool) -> Heat {
         // In the middle of its epoch, twelfths of the small part.
         let ripe = (2 * u32::from(age) + 1) * 1000 >= self.member.window_permille * 2 * EPOCHS_OF_SMALL;
-        let counts = !own && heat.uses() < USES && (heat.part() == MAIN || ripe);
-        if counts { Heat(heat.0 + 1) } else { heat }
+        let counts = !own && (heat.part() == MAIN || ripe);
+        if counts { heat.used_again() } else { heat }
     }
 
     /// How a block comes that is not cached, and whether it was remembered.
@@ -126,7 +99,7 @@ impl Family {
         let returned = self.remembered.take(key, self.member.ghost_permille);
         let heat = if returned || self.member.small_permille == 0 { Heat::of(MAIN, 0) } else { self.next_of_small() };
         let proven = access.admission == Admission::Always;
-        Arrival { frequency: heat.bits(), proven, returned, copy: false, restored: false, own: access.own }
+        Arrival { heat, proven, returned, copy: false, restored: false, own: access.own }
     }
 
     fn next_of_small(&mut self) -> Heat {
@@ -177,7 +150,7 @@ impl Family {
 
     /// The heat of a block in RAM, as it would be on the SSD, where no age is above the oldest.
     pub(crate) fn heat_in_ram(&self, entry: &RamEntry) -> Heat {
-        let heat = Heat::from_bits(entry.frequency);
+        let heat = entry.heat;
         let age = self.age(entry.born).min(EPOCHS - 1);
         if heat.part() == MAIN { heat } else { Heat::of(part_of(self.before(age)), heat.uses()) }
     }
@@ -351,7 +324,7 @@ mod tests {
         let mut family = Family::new(600, 0);
         let access = Access { write: false, request_blocks: 1, admission: Admission::SecondTouch, own: false };
         // An epoch of member A is 10 blocks here.
-        let first = Heat::from_bits(family.arrives(0, access).frequency);
+        let first = family.arrives(0, access).heat;
         let mut ages = Vec::new();
         for key in 1..=60 {
             family.arrives(key, access);
@@ -400,7 +373,7 @@ mod tests {
     }
 
     fn left(family: &Family, heat: Heat, age: u16, proven: bool) -> RamEntry {
-        let arrival = Arrival { frequency: heat.bits(), proven, returned: false, copy: false, restored: false, own: false };
+        let arrival = Arrival { heat, proven, returned: false, copy: false, restored: false, own: false };
         RamEntry::new(5, arrival, family.before(age))
     }
 

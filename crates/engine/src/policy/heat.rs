@@ -1,28 +1,18 @@
-//! What two bits of an index entry can say of a block on the SSD: whether it was used since it was last judged, and
-//! roughly how often it was fetched.
-//!
-//! The count has one bit, "about 1" or "about 4", kept by chance so that it is right on average (a Morris counter). In a prototype of this
-//! policy on the recorded traces, in a log that overwrites in place, 1 and 4 closed 26 / 23 / 10 % of the gap from LRU to Belady at 1 / 10 / 30 % of
-//! the footprint, four levels in two bits 28 / 22 / 11, 1 and 3 25 / 21 / 11, and 1 and 2 22 / 19 / 8.
+//! What the bits of an index entry say of a block on the SSD: how often it was used since it was last judged, and which part of the cache it belongs to.
 
-/// Bits of an index entry that hold a block's [`Heat`].
-pub const HEAT_BITS: u32 = 2;
-/// Largest heat.
-pub const HEAT_MAX: u8 = (1 << HEAT_BITS) - 1;
-/// Largest count of fetches: what the ghost has bits for.
-pub(crate) const FREQUENCY_MAX: u8 = 15;
+/// Bits of an index entry that hold the uses of a [`Heat`]; those above are its part.
+pub const USE_BITS: u32 = 2;
+/// Most uses that are counted.
+pub const USES_MAX: u8 = (1 << USE_BITS) - 1;
+/// The main part.
+pub(super) const MAIN: u8 = 0;
 
-const USED: u8 = 1;
-const HOT: u8 = 2;
-/// What the count bit stands for.
-const FREQUENCY: [u8; 2] = [1, 4];
-
-/// A block's use since it was last judged, and its count. Kept in the index entry.
+/// A block's uses and its part. Kept in the index entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Heat(pub(super) u8);
+pub struct Heat(u8);
 
 impl Heat {
-    /// The heat of these bits, as the index gives them: above [`HEAT_BITS`] is the part the block belongs to, where parts are kept.
+    /// The heat of these bits, as the index gives them.
     pub const fn from_bits(bits: u8) -> Heat {
         Heat(bits)
     }
@@ -32,69 +22,28 @@ impl Heat {
         self.0
     }
 
-    /// Used since it was admitted or last judged.
-    pub const fn is_used(self) -> bool {
-        self.0 & USED != 0
+    /// Used so often since it was last judged, at most [`USES_MAX`].
+    pub const fn uses(self) -> u8 {
+        self.0 & USES_MAX
     }
 
-    /// Not used, nor counted as fetched often.
-    pub const fn is_idle(self) -> bool {
-        self.0 & HEAT_MAX == 0
+    /// The part it belongs to: 0 is the main one.
+    pub const fn part(self) -> u8 {
+        self.0 >> USE_BITS
     }
 
-    /// Counted as fetched about four times, not about once.
-    pub const fn is_hot(self) -> bool {
-        self.0 & HOT != 0
+    pub(super) const fn of(part: u8, uses: u8) -> Heat {
+        Heat(part << USE_BITS | uses)
     }
 
-    /// About how often the block was fetched.
-    pub(crate) const fn frequency(self) -> u8 {
-        FREQUENCY[self.is_hot() as usize]
+    /// Used once more.
+    pub(super) const fn used_again(self) -> Heat {
+        Heat::of(self.part(), if self.uses() < USES_MAX { self.uses() + 1 } else { USES_MAX })
     }
 
-    /// Fetched once more.
-    pub(crate) fn touched(self, chance: &mut Chance) -> Heat {
-        let hot = self.0 & HOT != 0 || chance.happens(1.0 / f32::from(FREQUENCY[1] - FREQUENCY[0]));
-        Heat(USED | if hot { HOT } else { 0 })
-    }
-
-    /// A block that enters the store with this count.
-    pub(crate) fn admitted(frequency: u8, chance: &mut Chance) -> Heat {
-        Heat::unused(f32::from(frequency), chance)
-    }
-
-    /// Not yet used, with about this count.
-    pub(crate) fn unused(frequency: f32, chance: &mut Chance) -> Heat {
-        let [low, high] = FREQUENCY.map(f32::from);
-        Heat(if chance.happens((frequency - low) / (high - low)) { HOT } else { 0 })
-    }
-}
-
-/// A repeatable source of small decisions: a linear congruential generator with the constants of Numerical Recipes.
-#[derive(Debug)]
-pub(crate) struct Chance(u32);
-
-impl Default for Chance {
-    fn default() -> Chance {
-        Chance(1)
-    }
-}
-
-impl Chance {
-    /// True with this probability (never at or below 0, always from 1 on).
-    pub(crate) fn happens(&mut self, probability: f32) -> bool {
-        self.fraction() < probability
-    }
-
-    /// One of the two whole numbers beside `value`, so that the mean is `value`; at most [`FREQUENCY_MAX`].
-    pub(crate) fn round(&mut self, value: f32) -> u8 {
-        ((value + self.fraction()) as u8).min(FREQUENCY_MAX)
-    }
-
-    /// In `0.0..1.0`.
-    fn fraction(&mut self) -> f32 {
-        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (self.0 >> 8) as f32 / (1 << 24) as f32
+    /// Of the two, the one that says of more uses; the part is this one's.
+    pub(crate) fn with_uses_of(self, other: Heat) -> Heat {
+        Heat::of(self.part(), self.uses().max(other.uses()))
     }
 }
 
@@ -103,35 +52,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_touch_marks_a_block_used_and_judging_clears_the_mark() {
-        let mut chance = Chance::default();
-        let heat = Heat::default().touched(&mut chance);
-        assert!(heat.is_used());
-        assert!(!Heat::unused(f32::from(heat.frequency()), &mut chance).is_used());
-    }
-
-    #[test]
-    fn the_count_is_right_on_average() {
-        let mut chance = Chance::default();
-        for frequency in 1..=4u8 {
-            let sum: u32 = (0..10_000).map(|_| u32::from(Heat::admitted(frequency, &mut chance).frequency())).sum();
-            let mean = sum as f32 / 10_000.0;
-            assert!((mean - f32::from(frequency)).abs() < 0.1, "{mean} for {frequency}");
-        }
-    }
-
-    #[test]
-    fn rounding_is_right_on_average_and_bounded() {
-        let mut chance = Chance::default();
-        let sum: u32 = (0..10_000).map(|_| u32::from(chance.round(2.3))).sum();
-        assert!((sum as f32 / 10_000.0 - 2.3).abs() < 0.05);
-        assert_eq!(chance.round(99.0), FREQUENCY_MAX);
-    }
-
-    #[test]
     fn all_bits_survive_the_index() {
-        for bits in 0..=HEAT_MAX {
-            assert_eq!(Heat::from_bits(bits).bits(), bits);
+        for bits in 0..=31 {
+            let heat = Heat::from_bits(bits);
+            assert_eq!((heat.bits(), Heat::of(heat.part(), heat.uses())), (bits, heat));
         }
+    }
+
+    #[test]
+    fn uses_are_counted_up_to_three_and_leave_the_part() {
+        let mut heat = Heat::of(5, 0);
+        for uses in [1, 2, 3, 3] {
+            heat = heat.used_again();
+            assert_eq!((heat.part(), heat.uses()), (5, uses));
+        }
+        assert_eq!(heat.with_uses_of(Heat::of(1, 2)), heat);
+        assert_eq!(Heat::of(5, 0).with_uses_of(Heat::of(1, 2)), Heat::of(5, 2));
     }
 }

@@ -1,9 +1,8 @@
-//! What is worth keeping: admission to the SSD, eviction and reinsertion, and the order in which blocks leave RAM.
+//! What is worth keeping: admission to the SSD, eviction, and the order in which blocks leave RAM.
 //!
 //! RAM and SSD are one cache. Every block that arrives goes to RAM first. When RAM is full the policy names the block
-//! that leaves it and whether that block has earned a place in the store. When the store is full its oldest region is taken
-//! back and the policy says of each live clean block whether it is appended again or forgotten. A [ghost](ghost) memory of
-//! fingerprints remembers what was forgotten, so that a return is recognised.
+//! that leaves it and whether that block has earned a place on the SSD. When slots are wanted it says of clean blocks there whether they stay
+//! or are forgotten.
 //!
 //! **A policy can only be wrong about speed.** It holds no data and no location; whatever it answers, and even if all of
 //! its state is lost, the shard stays correct. The shard may therefore create a fresh [`Policy`] after a restart.
@@ -26,30 +25,20 @@
 //!    it to the store (with `heat` in its index entry); [`Verdict::Forget`]: drop page and index entry;
 //!    [`Verdict::DropCopy`]: drop the page, the record on the SSD stays. A page that cannot be dropped now (I/O in flight
 //!    on it) may be given back with [`Policy::ram_return`].
-//! 4. When a region is taken back: [`Policy::on_evict`] for each live *clean* record in it that has no newer
-//!    version in RAM. Dirty records are not the policy's to judge: they go home or are appended again.
-//! 5. [`Policy::on_region_begun`] whenever the store starts a new region: the policy's only notion of time beside accesses.
+//! 4. When slots are wanted: [`Policy::on_evict`] for clean blocks of the part of the cache that is to be judged ([`Policy::judged_next`]).
+//!    Dirty blocks are not the policy's to judge: they stay.
 //!
 //! A block that vanishes for other reasons (discard, detach, bypassing write, checksum error) is taken out by
 //! [`Policy::ram_remove`] if it is in RAM; a block on the SSD needs no call. In write-back mode a written block is in the
 //! store at once: call `on_access` as always, and insert the page as a copy ([`Arrival::as_copy`]) where RAM should keep it.
 //!
-//! Everything is deterministic: same calls, same answers. No call allocates except [`Policy::new`] and
-//! [`Policy::set_capacity`], and `ram_insert` while RAM grows to its bound.
+//! Everything is deterministic: same calls, same answers. No call allocates except [`Policy::new`], and `ram_insert` while RAM grows to its bound.
 //!
 //! # How it decides
 //!
-//! RAM is an LRU queue that absorbs bursts: touches there say nothing about long-term worth and are not counted. What is counted is
-//! how often a block was *fetched*: missed, or hit on the SSD ([`Heat`]). The count lives with the block, moves
-//! to the ghost when the block is forgotten, fades there with time, and comes back with the block.
-//!
-//! * A block leaving RAM is admitted if it was fetched more often than the blocks forgotten lately were on average: it must be
-//!   worth more than what it pushes out. As long as the store has room nothing is forgotten and everything enters; where
-//!   nothing on the SSD is ever used again, one fetch is never enough. A block the ghost still remembers is admitted too.
+//! * [`family`] decides what is worth keeping; its numbers are chosen while the pool runs.
 //! * A block read from the SSD is copied into RAM while there is room, later one time in a few: so RAM fills with what is read most, also after
 //!   a restart that found everything on the SSD. Copies leave RAM before blocks that RAM alone holds, unless they are used far more.
-//! * A judged block used since it was last judged is appended again. Of the unused ones some are kept while most of what the eviction
-//!   gives back is stale records, which cost nothing to let go.
 //!
 //! # Invariants
 //!
@@ -58,18 +47,13 @@
 //!   per SSD block plus [`FIXED_BYTES_MAX`].
 
 mod family;
-pub mod ghost;
 mod heat;
-mod pace;
 mod ram;
 mod sampler;
 
-pub use heat::{HEAT_BITS, HEAT_MAX, Heat};
+pub use heat::{Heat, USE_BITS, USES_MAX};
 
 use family::Family;
-use ghost::Ghost;
-use heat::{Chance, FREQUENCY_MAX};
-use pace::Pace;
 use ram::RamQueue;
 use retention::chooser::Choice;
 use sampler::Sampler;
@@ -80,11 +64,10 @@ pub const RAM_BLOCK_BYTES_MAX: u64 = 64;
 /// Most thousandths of a byte the policy spends per block that the SSD can hold. The index needs about 14.7 bytes of the
 /// 16 that both may have together.
 pub const SSD_BLOCK_MILLIBYTES_MAX: u64 = 1200;
-/// Most bytes the policy spends whatever the capacity.
-pub const FIXED_BYTES_MAX: u64 = 64 << 10;
+/// Most bytes the policy spends whatever the capacity, nearly all for the miniatures of the family.
+pub const FIXED_BYTES_MAX: u64 = 224 << 10;
 
-/// Pinned blocks are appended again while they fill less of the store than this, in thousandths: each admitted byte is then written
-/// 1 / (1 - 0.6) times at most for their sake.
+/// Pinned blocks stay while they fill less of the store than this, in thousandths.
 pub const PINNED_MAX_PERMILLE: u64 = 600;
 
 /// Names a block's place in the RAM order while it is in RAM.
@@ -100,8 +83,6 @@ pub enum Place {
     Ssd {
         /// From its index entry.
         heat: Heat,
-        /// Regions opened since the region of its record was opened: 0 for the open region.
-        age_regions: u32,
     },
     /// Not cached.
     Absent,
@@ -123,11 +104,11 @@ pub struct Access {
 /// What a block brings with it when it enters RAM; from [`Advice`] to [`Policy::ram_insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// How often it was fetched, at most [`FREQUENCY_MAX`].
-    pub(crate) frequency: u8,
-    /// Leaves RAM towards the SSD, whatever its frequency.
+    /// Its uses, and its part.
+    pub(crate) heat: Heat,
+    /// Leaves RAM towards the SSD, whatever it is worth.
     pub(crate) proven: bool,
-    /// The ghost remembered it.
+    /// It was remembered.
     pub(crate) returned: bool,
     /// A valid record of the same version stays on the SSD.
     pub(crate) copy: bool,
@@ -157,7 +138,7 @@ pub struct Advice {
     pub heat: Heat,
     /// Whether the block should be in RAM afterwards. `None` for a block in RAM already.
     pub enter: Option<Arrival>,
-    /// The block was absent and remembered by the ghost.
+    /// The block was absent and remembered.
     pub ghost_hit: bool,
 }
 
@@ -166,7 +147,7 @@ pub struct Advice {
 pub enum Verdict {
     /// It earned a place on the SSD: append it to the store with this heat.
     Admit(Heat),
-    /// It did not: forget it. The ghost remembers.
+    /// It did not: forget it.
     Forget,
     /// It is on the SSD already: only the page goes.
     DropCopy,
@@ -179,14 +160,14 @@ pub struct RamVictim {
     pub key: u64,
     /// What becomes of it.
     pub verdict: Verdict,
-    /// Of a copy: its uses in RAM. Where blocks lie in slots.
+    /// Of a copy: its uses in RAM.
     pub heat: Heat,
 }
 
-/// What becomes of a live clean block of the region that is taken back.
+/// What becomes of a clean block that is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EvictVerdict {
-    /// Append it again, with this heat.
+    /// It stays, with this heat.
     Reinsert(Heat),
     /// Forget it.
     Forget,
@@ -196,90 +177,43 @@ pub enum EvictVerdict {
 #[derive(Debug)]
 pub struct Policy {
     ram: RamQueue,
-    ghost: Ghost,
-    pace: Pace,
-    chance: Chance,
     sampler: Sampler,
-    /// Where blocks lie in slots: it decides instead of ghost and pace.
-    family: Option<alloc::boxed::Box<Family>>,
+    family: Family,
 }
 
 impl Policy {
-    /// A policy for a RAM tier of `ram_blocks` and an SSD of `ssd_blocks` payload blocks.
-    pub fn new(ram_blocks: u64, ssd_blocks: u64) -> Policy {
-        Policy {
-            ram: RamQueue::new(ram_blocks),
-            ghost: Ghost::new(ssd_blocks, ram_blocks + ssd_blocks),
-            pace: Pace::new(ram_blocks, ssd_blocks),
-            chance: Chance::default(),
-            sampler: Sampler::default(),
-            family: None,
-        }
+    /// A policy for a RAM tier of `ram_blocks` and an SSD of `ssd_blocks`. Which blocks are sampled depends on the seed, and stays the same for a pool.
+    pub fn new(ram_blocks: u64, ssd_blocks: u64, seed: u64) -> Policy {
+        Policy { ram: RamQueue::new(ram_blocks), sampler: Sampler::default(), family: Family::new(ram_blocks + ssd_blocks, seed) }
     }
 
-    /// The same where blocks lie in slots. Which blocks are sampled depends on the seed, and stays the same for a pool.
-    pub fn in_slots(ram_blocks: u64, ssd_blocks: u64, seed: u64) -> Policy {
-        let family = Some(alloc::boxed::Box::new(Family::new(ram_blocks + ssd_blocks, seed)));
-        Policy { family, ..Policy::new(ram_blocks, 0) }
-    }
-
-    /// What the index counts of blocks on the SSD, by part: before it is asked what to give up. Where blocks lie in slots.
+    /// What the index counts of blocks on the SSD, by part: before it is asked what to give up.
     #[inline]
     pub fn see_ssd(&mut self, parts: Option<[u32; index::PARTS]>) {
-        if let (Some(family), Some(parts)) = (&mut self.family, parts) {
-            family.see_ssd(parts);
+        if let Some(parts) = parts {
+            self.family.see_ssd(parts);
         }
     }
 
     /// Two parts of which the index is to count the blocks of the first to the second, so that the first can be used again.
     pub fn merged(&self) -> Option<(u8, u8)> {
-        self.family.as_ref().and_then(|family| family.merged())
+        self.family.merged()
     }
 
-    /// Which part of the cache is to be judged next, where blocks lie in slots: 0 for the main one.
-    pub fn judged_next(&self) -> Option<u8> {
-        self.family.as_ref().map(|family| family.judged_next(self.ram.small_only()))
+    /// Which part of the cache is to be judged next: 0 for the main one.
+    pub fn judged_next(&self) -> u8 {
+        self.family.judged_next(self.ram.small_only())
     }
 
-    /// Which member of the family is followed, and how the others do. `None` where blocks lie in a log.
-    pub fn choice(&self) -> Option<Choice> {
-        self.family.as_ref().map(|family| family.choice())
-    }
-
-    /// The capacities change (another `--ram`, a pool that grew). What is remembered may be lost, slots stay valid.
-    pub fn set_capacity(&mut self, ram_blocks: u64, ssd_blocks: u64) {
-        self.ram.set_capacity(ram_blocks);
-        self.ghost = Ghost::new(ssd_blocks, ram_blocks + ssd_blocks);
-        self.pace = Pace::new(ram_blocks, ssd_blocks);
+    /// Which member of the family is followed, and how the others do.
+    pub fn choice(&self) -> Choice {
+        self.family.choice()
     }
 
     /// A request touches the block of `key`, which is at `place` now.
     #[inline]
     pub fn on_access(&mut self, key: u64, place: Place, access: Access) -> Advice {
-        if self.family.is_some() {
-            return self.on_access_in_slots(key, place, access);
-        }
-        self.pace.on_access();
-        self.ghost.on_access();
-        let always = access.admission == Admission::Always;
-        match place {
-            Place::Ram(slot) => {
-                self.ram.touch(slot, always, access.own);
-                Advice { heat: Heat::default(), enter: None, ghost_hit: false }
-            }
-            Place::Ssd { heat, .. } => {
-                let heat = heat.touched(&mut self.chance);
-                let enters = access.write || self.ram.has_room() || self.sampler.takes(key);
-                let arrival =
-                    Arrival { frequency: heat.frequency(), proven: true, returned: false, copy: false, restored: false, own: access.own };
-                Advice { heat, enter: enters.then_some(arrival), ghost_hit: false }
-            }
-            Place::Absent => self.on_absent(key, always, access.own),
-        }
-    }
-
-    fn on_access_in_slots(&mut self, key: u64, place: Place, access: Access) -> Advice {
-        let family = self.family.as_mut().expect("blocks lie in slots");
+        let family = &mut self.family;
         family.on_access(key, access);
         let always = access.admission == Admission::Always;
         match place {
@@ -287,20 +221,19 @@ impl Policy {
                 self.ram.touch(slot, always, access.own);
                 let entry = self.ram.entry(slot);
                 let heat = family.touched_in_ram(entry, access.own);
-                entry.frequency = Heat::from_bits(entry.frequency).with_uses_of(heat).bits();
+                entry.heat = entry.heat.with_uses_of(heat);
                 Advice { heat, enter: None, ghost_hit: false }
             }
-            Place::Ssd { heat, .. } => {
+            Place::Ssd { heat } => {
                 let heat = family.touched(heat, family.age_on_ssd(heat), access.own);
                 let enters = access.write || self.ram.has_room() || self.sampler.takes(key);
-                let arrival =
-                    Arrival { frequency: heat.bits(), proven: always, returned: false, copy: false, restored: false, own: access.own };
+                let arrival = Arrival { heat, proven: always, returned: false, copy: false, restored: false, own: access.own };
                 Advice { heat, enter: enters.then_some(arrival), ghost_hit: false }
             }
             Place::Absent => {
                 let arrival = match self.ram.take_removed(key) {
                     Some(entry) => Arrival {
-                        frequency: family.touched_in_ram(&entry, access.own).bits(),
+                        heat: family.touched_in_ram(&entry, access.own),
                         proven: entry.proven || always,
                         returned: entry.returned,
                         copy: false,
@@ -309,33 +242,14 @@ impl Policy {
                     },
                     None => family.arrives(key, access),
                 };
-                Advice { heat: Heat::from_bits(arrival.frequency), enter: Some(arrival), ghost_hit: arrival.returned && !arrival.restored }
+                Advice { heat: arrival.heat, enter: Some(arrival), ghost_hit: arrival.returned && !arrival.restored }
             }
         }
     }
 
-    fn on_absent(&mut self, key: u64, always: bool, own: bool) -> Advice {
-        if let Some(entry) = self.ram.take_removed(key) {
-            let arrival = Arrival {
-                frequency: entry.frequency,
-                proven: entry.proven || always,
-                returned: entry.returned,
-                copy: false,
-                restored: true,
-                own: entry.own && own,
-            };
-            return Advice { heat: Heat::default(), enter: Some(arrival), ghost_hit: false };
-        }
-        let remembered = self.ghost.take(key);
-        let frequency = (remembered.unwrap_or(0) + 1).min(FREQUENCY_MAX);
-        let arrival = Arrival { frequency, proven: always, returned: remembered.is_some(), copy: false, restored: false, own };
-        Advice { heat: Heat::default(), enter: Some(arrival), ghost_hit: remembered.is_some() }
-    }
-
     /// The block of `key`, not in RAM so far, is put there.
     pub fn ram_insert(&mut self, key: u64, arrival: Arrival) -> RamSlot {
-        let born = self.family.as_ref().map_or(0, |family| family.born(Heat::from_bits(arrival.frequency)));
-        self.ram.insert(key, arrival, born)
+        self.ram.insert(key, arrival, self.family.born(arrival.heat))
     }
 
     /// Takes a block out of RAM for a reason of the shard's own. If it is about to be overwritten and comes back by the next few
@@ -345,33 +259,25 @@ impl Policy {
     }
 
     /// A block on the SSD alone is about to be written over in a way that makes its record void. If it comes back by the next few accesses, it is
-    /// what it was. Where blocks lie in slots.
+    /// what it was.
     pub fn left_for_overwrite(&mut self, key: u64, heat: Heat) {
-        if let Some(family) = &self.family {
-            let arrival = Arrival { frequency: heat.bits(), proven: false, returned: false, copy: false, restored: false, own: false };
-            self.ram.remember_for_overwrite(key, arrival, family.born(heat));
-        }
+        let arrival = Arrival { heat, proven: false, returned: false, copy: false, restored: false, own: false };
+        self.ram.remember_for_overwrite(key, arrival, self.family.born(heat));
     }
 
-    /// The heat of a block on the SSD, with its uses in RAM if a copy is there. Where blocks lie in slots.
+    /// The heat of a block on the SSD, with its uses in RAM if a copy is there.
     pub fn heat_with_copy(&self, heat: Heat, copy: Option<RamSlot>) -> Heat {
-        match copy.filter(|_| self.family.is_some()) {
-            Some(slot) => heat.with_uses_of(Heat::from_bits(self.ram.get(slot).frequency)),
-            None => heat,
-        }
+        copy.map_or(heat, |slot| heat.with_uses_of(self.ram.get(slot).heat))
     }
 
     /// The block that should leave RAM next; `None` if RAM is empty. Its slot is free afterwards.
     pub fn ram_evict(&mut self) -> Option<RamVictim> {
         let victim = self.ram.pop()?;
-        if let Some(family) = self.family.as_mut().filter(|_| !victim.copy) {
-            let verdict = family.leaves_ram(&victim, self.ram.only_len(), self.ram.small_only());
-            return Some(RamVictim { key: victim.key, verdict, heat: Heat::default() });
+        if victim.copy {
+            return Some(RamVictim { key: victim.key, verdict: Verdict::DropCopy, heat: victim.heat });
         }
-        let verdict =
-            if victim.copy { Verdict::DropCopy } else { self.leaves_ram(victim.key, victim.frequency, victim.proven || victim.returned) };
-        let heat = if self.family.is_some() { Heat::from_bits(victim.frequency) } else { Heat::default() };
-        Some(RamVictim { key: victim.key, verdict, heat })
+        let verdict = self.family.leaves_ram(&victim, self.ram.only_len(), self.ram.small_only());
+        Some(RamVictim { key: victim.key, verdict, heat: Heat::default() })
     }
 
     /// Whether a block that no client has asked for may enter RAM: where there is room, and where the
@@ -380,39 +286,22 @@ impl Policy {
         self.ram.has_room() || self.ram.next_is_own()
     }
 
-    /// What becomes of a block that is not put into RAM, where another would have to leave for it.
+    /// What becomes of a block that is not put into RAM, where another would have to leave for it: it is judged as if it had been there for a moment.
     pub fn passes_ram(&mut self, key: u64, arrival: Arrival) -> Verdict {
-        if self.family.is_some() {
-            // It is judged as if it had been there for a moment.
-            let slot = self.ram_insert(key, arrival);
-            let entry = self.ram.remove(slot);
-            let (only, small) = (self.ram.only_len(), self.ram.small_only());
-            return self.family.as_mut().map_or(Verdict::Forget, |family| family.leaves_ram(&entry, only, small));
-        }
-        self.leaves_ram(key, arrival.frequency, arrival.proven || arrival.returned)
-    }
-
-    fn leaves_ram(&mut self, key: u64, frequency: u8, is_proven: bool) -> Verdict {
-        if is_proven || self.pace.is_worth_admitting(frequency) {
-            self.pace.on_append();
-            Verdict::Admit(Heat::admitted(frequency, &mut self.chance))
-        } else {
-            self.ghost.remember(key, frequency);
-            Verdict::Forget
-        }
+        let slot = self.ram_insert(key, arrival);
+        let entry = self.ram.remove(slot);
+        self.family.leaves_ram(&entry, self.ram.only_len(), self.ram.small_only())
     }
 
     /// Gives back a victim whose page cannot leave now; it will be offered again after the others. Of an admitted victim
     /// that was appended meanwhile, pass `copy` true.
     pub fn ram_return(&mut self, victim: RamVictim, copy: bool) -> RamSlot {
-        let (proven, frequency) = match victim.verdict {
-            Verdict::Admit(heat) if self.family.is_some() => (true, heat.bits()),
-            Verdict::Forget | Verdict::DropCopy if self.family.is_some() => (false, victim.heat.bits()),
-            Verdict::Admit(heat) => (true, heat.frequency()),
-            Verdict::Forget | Verdict::DropCopy => (false, 1),
+        let (proven, heat) = match victim.verdict {
+            Verdict::Admit(heat) => (true, heat),
+            Verdict::Forget | Verdict::DropCopy => (false, victim.heat),
         };
         let copy = copy || victim.verdict == Verdict::DropCopy;
-        self.ram_insert(victim.key, Arrival { frequency, proven, returned: false, copy, restored: false, own: false })
+        self.ram_insert(victim.key, Arrival { heat, proven, returned: false, copy, restored: false, own: false })
     }
 
     /// A page in RAM that is being appended to the store, or was invalidated there: from now on its newest version is
@@ -421,50 +310,20 @@ impl Policy {
         self.ram.set_copy(slot, copy);
     }
 
-    /// A live clean block of the region that is taken back: appended again, or forgotten?
+    /// A clean block of the part that is judged: does it stay, or is it forgotten?
     pub fn on_evict(&mut self, key: u64, heat: Heat) -> EvictVerdict {
-        if let Some(family) = &mut self.family {
-            return family.judge(key, heat);
-        }
-        let faded = self.pace.faded(heat.frequency());
-        if self.pace.keeps_judged(heat.is_used()) {
-            self.pace.on_append();
-            return EvictVerdict::Reinsert(Heat::unused(faded, &mut self.chance));
-        }
-        self.pace.on_forget(faded);
-        self.ghost.remember(key, self.chance.round(faded));
-        EvictVerdict::Forget
+        self.family.judge(key, heat)
     }
 
-    /// A live clean block of the region that is taken back that is pinned is appended again; gives its heat.
-    pub fn on_evict_pinned(&mut self, heat: Heat) -> Heat {
-        if self.family.is_some() {
-            return self.on_stays(heat);
-        }
-        let faded = self.pace.faded(heat.frequency());
-        self.pace.on_append();
-        Heat::unused(faded, &mut self.chance)
-    }
-
-    /// The heat of a block that was judged and stays because it must. Where blocks lie in slots.
+    /// The heat of a block that was judged and stays because it must.
     pub fn on_stays(&self, heat: Heat) -> Heat {
-        self.family.as_ref().map_or(heat, |family| family.stays(heat))
+        self.family.stays(heat)
     }
 
     /// Forgets what it knows of a block that is not in RAM (any more).
     pub fn forget(&mut self, key: u64) {
         self.ram.take_removed(key);
-        if let Some(family) = &mut self.family {
-            return family.forget(key);
-        }
-        self.ghost.take(key);
-    }
-
-    /// The store opened a new region.
-    pub fn on_region_begun(&mut self) {
-        if self.family.is_none() {
-            self.pace.on_region_begun();
-        }
+        self.family.forget(key);
     }
 
     /// Blocks in RAM, as the policy counts them.
@@ -474,7 +333,7 @@ impl Policy {
 
     /// Bytes of memory held by the policy, beside the value itself.
     pub fn memory_bytes(&self) -> u64 {
-        self.ram.memory_bytes() + self.ghost.memory_bytes() + self.family.as_ref().map_or(0, |family| family.memory_bytes())
+        self.ram.memory_bytes() + self.family.memory_bytes()
     }
 }
 

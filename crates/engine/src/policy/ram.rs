@@ -47,7 +47,7 @@ pub(crate) struct RamEntry {
     /// Towards the older neighbour.
     older: u32,
     /// See [`Arrival`].
-    pub(crate) frequency: u8,
+    pub(crate) heat: Heat,
     /// See [`Arrival`].
     pub(crate) proven: bool,
     /// See [`Arrival`].
@@ -58,7 +58,7 @@ pub(crate) struct RamEntry {
     pub(crate) own: bool,
     /// Whether the slot is linked; guards against a caller's stale slot.
     used: bool,
-    /// Where blocks lie in slots: the epoch in which it came.
+    /// The epoch in which it came.
     pub(crate) born: u16,
 }
 
@@ -68,7 +68,7 @@ impl RamEntry {
             key,
             newer: NONE,
             older: NONE,
-            frequency: arrival.frequency,
+            heat: arrival.heat,
             proven: arrival.proven,
             returned: arrival.returned,
             copy: arrival.copy,
@@ -78,9 +78,9 @@ impl RamEntry {
         }
     }
 
-    /// Only RAM holds it, and it is of the small part. Means something where blocks lie in slots.
+    /// Only RAM holds it, and it is of the small part.
     const fn is_small_only(&self) -> bool {
-        !self.copy && Heat::from_bits(self.frequency).part() != 0
+        !self.copy && self.heat.part() != 0
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct RamQueue {
     only: Queue,
     /// Blocks that are on the SSD as well.
     copies: Queue,
-    /// Of the former, those of the small part. Where blocks lie in slots.
+    /// Of the former, those of the small part.
     small_only: u64,
     /// Blocks that left since the uses were halved.
     left: u64,
@@ -320,7 +320,7 @@ mod tests {
     /// 32 copies with even keys and 32 blocks with odd keys that only RAM holds.
     fn mixed() -> (RamQueue, Vec<RamSlot>) {
         let mut queue = RamQueue::new(64);
-        let arrival = Arrival { frequency: 1, proven: false, returned: false, copy: false, restored: false, own: false };
+        let arrival = Arrival { heat: Heat::default(), proven: false, returned: false, copy: false, restored: false, own: false };
         let slots = (0..64).map(|key| queue.insert(key, if key % 2 == 0 { arrival.as_copy() } else { arrival }, 0)).collect();
         (queue, slots)
     }

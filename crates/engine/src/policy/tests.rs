@@ -11,38 +11,52 @@ fn read_in(policy: &mut Policy, key: u64, access: Access) -> RamSlot {
     policy.ram_insert(key, arrival)
 }
 
-/// A policy whose store forgets blocks that were fetched twice: the bar for admission is at 2.
+/// Parts of an SSD of so many blocks, nearly all of them of the main part.
+fn parts_of(ssd_blocks: u64) -> [u32; index::PARTS] {
+    let mut parts = [0; index::PARTS];
+    parts[0] = ssd_blocks as u32;
+    parts
+}
+
+/// A policy whose SSD is full of the main part, and whose RAM is larger than the small part.
 fn full(ram_blocks: u64, ssd_blocks: u64) -> Policy {
-    let mut policy = Policy::new(ram_blocks, ssd_blocks);
-    for key in 0..ssd_blocks {
-        policy.on_evict(1 << 40 | key, Heat::unused(2.0, &mut Chance::default()));
-        policy.on_evict(1 << 41 | key, Heat::from_bits(0));
-    }
+    let mut policy = Policy::new(ram_blocks, ssd_blocks, 0);
+    policy.see_ssd(Some(parts_of(ssd_blocks)));
     policy
+}
+
+/// Enough other blocks come that what came before has been through the small part; of these the oldest leave.
+fn others_come(policy: &mut Policy, from: u64, count: u64) {
+    for key in from..from + count {
+        read_in(policy, key, READ);
+    }
 }
 
 #[test]
 fn while_the_store_has_room_everything_is_admitted() {
-    let mut policy = Policy::new(8, 1024);
+    let mut policy = Policy::new(8, 1024, 0);
     read_in(&mut policy, 5, READ);
     assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
 #[test]
 fn one_touch_is_forgotten_and_its_return_is_admitted() {
-    let mut policy = full(8, 1024);
+    let mut policy = full(512, 1024);
     read_in(&mut policy, 5, READ);
+    others_come(&mut policy, 100, 511);
     assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
     let advice = policy.on_access(5, Place::Absent, READ);
     assert!(advice.ghost_hit);
-    policy.ram_insert(5, advice.enter.expect("proven"));
-    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
+    let slot = policy.ram_insert(5, advice.enter.expect("remembered"));
+    // It is of the main part now, and leaves as what RAM alone holds.
+    assert!((0..511).all(|_| policy.ram_evict().is_some()));
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })), "{slot:?}");
     assert_eq!(policy.ram_evict(), None);
 }
 
 #[test]
 fn ram_gives_up_the_least_recently_used_block() {
-    let mut policy = Policy::new(8, 1024);
+    let mut policy = Policy::new(8, 1024, 0);
     let slots: Vec<RamSlot> = (0..3).map(|key| read_in(&mut policy, key, READ)).collect();
     policy.on_access(0, Place::Ram(slots[0]), READ);
     let order: Vec<u64> = core::iter::from_fn(|| policy.ram_evict()).map(|victim| victim.key).collect();
@@ -51,41 +65,44 @@ fn ram_gives_up_the_least_recently_used_block() {
 
 #[test]
 fn a_block_overwritten_in_ram_is_what_it_was() {
-    let mut policy = full(8, 1024);
+    let mut policy = full(512, 1024);
     let slot = read_in(&mut policy, 5, READ);
     policy.ram_remove(slot);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
+    others_come(&mut policy, 100, 511);
     assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
 }
 
 #[test]
 fn a_block_overwritten_on_the_ssd_goes_back_there() {
-    let mut policy = full(8, 1024);
+    let mut policy = full(512, 1024);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
+    others_come(&mut policy, 100, 511);
     assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
 #[test]
 fn admission_always_needs_no_proof() {
-    let mut policy = full(8, 1024);
+    let mut policy = full(512, 1024);
     read_in(&mut policy, 5, Access { admission: Admission::Always, ..READ });
-    assert!(matches!(policy.ram_evict(), Some(RamVictim { verdict: Verdict::Admit(_), .. })));
+    others_come(&mut policy, 100, 511);
+    assert!(matches!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Admit(_), .. })));
 }
 
 #[test]
 fn a_copy_never_costs_an_ssd_write() {
-    let mut policy = Policy::new(8, 1024);
+    let mut policy = Policy::new(8, 1024, 0);
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached");
     let slot = policy.ram_insert(5, arrival.as_copy());
     policy.on_access(5, Place::Ram(slot), READ);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::default() }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::of(1, 0) }));
 }
 
 #[test]
 fn a_removed_block_is_not_offered_again() {
-    let mut policy = Policy::new(8, 1024);
+    let mut policy = Policy::new(8, 1024, 0);
     let slot = read_in(&mut policy, 5, READ);
     read_in(&mut policy, 6, READ);
     policy.ram_remove(slot);
@@ -96,7 +113,7 @@ fn a_removed_block_is_not_offered_again() {
 
 #[test]
 fn a_returned_victim_keeps_its_verdict() {
-    let mut policy = Policy::new(8, 1024);
+    let mut policy = Policy::new(8, 1024, 0);
     let slot = read_in(&mut policy, 5, READ);
     policy.on_access(5, Place::Ram(slot), READ);
     let victim = policy.ram_evict().expect("one block");
@@ -106,15 +123,15 @@ fn a_returned_victim_keeps_its_verdict() {
 
 #[test]
 fn an_overwrite_of_a_block_on_the_ssd_always_enters_ram() {
-    let mut policy = Policy::new(8, 1024);
-    let advice = policy.on_access(9, Place::Ssd { heat: Heat::default(), age_regions: 3 }, WRITE);
+    let mut policy = Policy::new(8, 1024, 0);
+    let advice = policy.on_access(9, Place::Ssd { heat: Heat::default() }, WRITE);
     assert!(advice.enter.is_some());
 }
 
 #[test]
 fn what_is_read_from_the_ssd_is_copied_while_ram_has_room_and_later_one_time_in_a_few() {
-    let on_ssd = Place::Ssd { heat: Heat::default(), age_regions: 3 };
-    let mut policy = Policy::new(8, 1024);
+    let on_ssd = Place::Ssd { heat: Heat::default() };
+    let mut policy = Policy::new(8, 1024, 0);
     for key in 0..8 {
         let arrival = policy.on_access(key, on_ssd, READ).enter.expect("RAM has room");
         policy.ram_insert(key, arrival.as_copy());
@@ -124,23 +141,23 @@ fn what_is_read_from_the_ssd_is_copied_while_ram_has_room_and_later_one_time_in_
 }
 
 #[test]
-fn an_unused_block_is_forgotten_at_the_tail_and_a_used_one_is_not_kept_for_ever() {
-    let mut policy = Policy::new(8, 1024);
+fn an_unused_block_is_forgotten_when_it_is_judged_and_a_used_one_is_not_kept_for_ever() {
+    let mut policy = Policy::new(8, 1024, 0);
     assert_eq!(policy.on_evict(1, Heat::default()), EvictVerdict::Forget);
-    let mut heat = Heat::from_bits(HEAT_MAX);
-    for _ in 0..=HEAT_MAX {
+    let mut heat = Heat::from_bits(USES_MAX);
+    for _ in 0..=USES_MAX {
         match policy.on_evict(1, heat) {
             EvictVerdict::Reinsert(left) => heat = left,
             EvictVerdict::Forget => return,
         }
     }
-    panic!("still reinserted after {HEAT_MAX} laps without a use");
+    panic!("it stays after {USES_MAX} rounds without a use");
 }
 
 #[test]
 fn memory_stays_within_its_bounds() {
     for (ram_blocks, ssd_blocks) in [(16, 64), (1000, 10_000), (65_536, 10_000_000)] {
-        let mut policy = Policy::new(ram_blocks, ssd_blocks);
+        let mut policy = Policy::new(ram_blocks, ssd_blocks, 0);
         (0..ram_blocks).for_each(|key| {
             read_in(&mut policy, key, READ);
         });

@@ -7,7 +7,6 @@ use crate::api::{Origin, Outcome, RangeStep, Reply, Request, RequestError};
 use crate::front::home_of;
 use crate::key::{ExtentKey, Key};
 use crate::locks::OpId;
-use crate::store::Store;
 use crate::trail::Trail;
 use page::PageVec;
 use types::{BypassReason, VolumeIndex};

@@ -5,7 +5,7 @@ use super::fetch::Unfetched;
 use crate::api::Event;
 use crate::key::Key;
 use crate::mutants;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 
 impl Shard {
     /// A cached block cannot be read or is not what was written. True if that is an error for the client (dirty); a clean one is made void.

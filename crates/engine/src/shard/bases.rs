@@ -10,7 +10,7 @@ use crate::key::{Key, Map};
 use crate::locks::OpId;
 use crate::packer::AtHand;
 use crate::policy::Heat;
-use crate::store::{Purpose, Store};
+use crate::store::Purpose;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::Page;

@@ -4,7 +4,7 @@ use super::Shard;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::policy::{Access, Advice, Heat, Place};
-use crate::store::{Payload, Store, Urgency};
+use crate::store::{Payload, Urgency};
 use format::{Record, RecordKind};
 use types::Admission;
 
@@ -49,8 +49,7 @@ impl Shard {
 
     /// The same for a block that is known to be in this slot and not in RAM.
     pub(super) fn touch_on_ssd(&mut self, key: Key, slot: Slot, write: bool, request_blocks: u32, own: bool) -> Advice {
-        let age_regions = self.place_of(slot).age_regions;
-        let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency), age_regions };
+        let place = Place::Ssd { heat: Heat::from_bits(self.index.meta(slot).frequency) };
         let admission = self.volumes.of(key).options.admission;
         let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own });
         self.index.set_frequency(slot, advice.heat.bits());

@@ -22,8 +22,6 @@ impl Shard {
             dirty += u64::from(meta.dirty);
             assert_eq!(meta.dirty, self.dirty.contains(key), "dirty set and index disagree about {key:?}");
             assert_eq!(meta.partial, self.partial.contains_key(&key), "masks and index disagree about {key:?}");
-            let place = self.place_of(slot);
-            assert!(place.is_live, "{key:?} lies in dead region {:?}", place.region);
         }
         assert_eq!(dirty, self.dirty.blocks());
         self.check_candidates();

@@ -6,7 +6,7 @@ use crate::api::{Command, CommandFailure, Event, RequestError, VolumeOptions};
 use crate::index::Index;
 use crate::key::Key;
 use crate::mutants;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -147,7 +147,7 @@ impl Shard {
             }
             Command::Quiesce { token } => {
                 self.quiescing = true;
-                self.store.common_mut().quiescing = true;
+                self.store.quiesce();
                 self.scrub.stop(CommandFailure::Stopped);
                 self.fail_throttled_of(None);
                 self.flush_everything();

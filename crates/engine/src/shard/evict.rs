@@ -1,32 +1,26 @@
-//! Taking room back: what is dirty, and what was used, is appended again; the rest is forgotten.
+//! Taking room back: what is dirty, and what was used, stays; the rest is forgotten.
 //!
 //! The store says what is next ([`Evict`]), and in which order a crash finds every block ([`crate::store`]). Here is what becomes of each
-//! block: whether it stays, how it is appended again, and what leaves the index when a region is given up.
+//! block: whether it stays, how packed ones are appended again out of slots that are nearly empty, and what leaves the index.
 
 use super::packing::NewBlock;
 use super::pins::Pins;
 use super::{CLEAN_HOLD_NS, Context, Shard};
 use crate::api::{IoError, IoKind};
 use crate::index::{BYTES_PER_NUMBER, Encoding, Index, Slot, Stored};
-use crate::key::{Key, Map};
+use crate::key::Key;
 use crate::mutants;
 use crate::policy::{EvictVerdict, Heat};
-use crate::store::{Batch, Evict, EvictTurn, Judge, Kept, PackedPayload, Purpose, Region, Safety, Store, Urgency};
+use crate::store::{Batch, Evict, EvictTurn, Judge, Kept, PackedPayload, Purpose, Safety, Urgency};
 use alloc::vec::Vec;
 use core::ops::Range;
 use format::{PayloadOwner, object_checksum, open_packed};
 use page::{Page, PageMutVec};
 use types::BLOCK_BYTES;
 
-/// A dirty block that cannot be read is tried this often before its bad content is carried on: an SSD's read error may pass, and the
-/// old place is given up afterwards.
-const DIRTY_TRIES_MAX: u32 = 3;
-
-/// What is remembered of the region being taken back.
+/// What is remembered of the region that is judged.
 #[derive(Default)]
 pub struct Evictor {
-    /// Dirty blocks that could not be read, and how often.
-    tries: Map<Slot, u32>,
     /// Bytes of clean blocks that are kept, and how many may be.
     kept_clean_bytes: u64,
     clean_bytes_max: u64,
@@ -41,7 +35,6 @@ impl Evictor {
         if judge.counts_pins() {
             self.pins.take_back(judge.region.at);
         }
-        self.tries.clear();
     }
 
     /// Takes room for a clean block of the region, if there is any left.
@@ -50,30 +43,20 @@ impl Evictor {
         self.kept_clean_bytes += if fits { bytes } else { 0 };
         fits
     }
-
-    /// Whether a block that could not be read is to be tried again.
-    fn may_try_again(&mut self, slot: Slot) -> bool {
-        let tries = self.tries.entry(slot).or_default();
-        *tries += 1;
-        *tries < DIRTY_TRIES_MAX
-    }
 }
 
 impl Shard {
     /// Goes on with taking room back as far as it can now.
     pub(super) fn evict(&mut self) {
-        let mut goes_on_ahead = None;
         self.policy.see_ssd(self.index.parts());
         if let Some((part, into)) = self.policy.merged() {
             self.index.merge_parts(part, into);
         }
         while self.restored.is_empty() {
             self.policy.see_ssd(self.index.parts());
-            let turn = EvictTurn { goes_on_ahead: goes_on_ahead.take(), ..self.evict_turn() };
-            match self.store.evict(&turn, &self.index, &self.config.pool) {
+            match self.store.evict(&self.evict_turn(), &self.index, &self.config.pool) {
                 Evict::Rest => return,
-                Evict::Judge(judge) => self.judge(judge),
-                Evict::AskAhead => goes_on_ahead = Some(self.goes_on_ahead()),
+                Evict::Judge(judge) => self.judge(&judge),
                 // Duplicates and zeroes: their records are all there is.
                 Evict::Read(batch, _, pages) if pages.is_empty() => self.batch_read(batch, Ok(()), pages),
                 Evict::Read(batch, span, pages) => {
@@ -83,48 +66,25 @@ impl Shard {
                     self.short_of_pages = true;
                     return;
                 }
-                Evict::EndedAhead { pays } => self.recompression.ended(pays),
             }
         }
     }
 
-    pub(super) fn evict_turn(&self) -> EvictTurn {
-        EvictTurn {
-            wanted_blocks: self.throttle.firsts().map(|id| self.ops.get(id).blocks).max(),
-            goes_on_ahead: None,
-            saved_bytes: self.recompression.counts().2,
-            part: self.policy.judged_next(),
-        }
+    fn evict_turn(&self) -> EvictTurn {
+        EvictTurn { wanted_blocks: self.throttle.firsts().map(|id| self.ops.get(id).blocks).max(), part: self.policy.judged_next() }
     }
 
     /// Says of each block of a region whether it stays.
     #[inline(never)]
-    pub(super) fn judge(&mut self, judge: Judge) {
-        self.evictor.begin(&judge);
-        if self.store.keeps_in_place() {
-            return self.judge_in_place(&judge);
-        }
-        let mut keep: Vec<Kept> = Vec::new();
-        for slot in judge.region.slots(&self.index) {
-            if let Some(heat) = self.verdict(slot, judge.keeps_all) {
-                let (first_page, pages) = self.pages_of(slot);
-                keep.push(Kept { slot, heat, first_page, pages, alone: false });
-            }
-        }
-        // In the order of their places, so that neighbours are read together. Plain blocks are already.
-        keep.sort_by_key(|kept| kept.first_page);
-        self.store.eviction_mut().keep(keep);
-    }
-
-    /// The same where what stays does so in its slot.
-    fn judge_in_place(&mut self, judge: &Judge) {
+    fn judge(&mut self, judge: &Judge) {
+        self.evictor.begin(judge);
         let mut gone = Vec::new();
         let mut rest = judge.region.plain_slots();
         while let Some(slot) = self.next_judged(judge, &mut rest) {
             let Some(key) = self.index.key_of(slot) else { continue };
             let heat = Heat::from_bits(self.index.meta(slot).frequency);
             let is_judged = judge.part.is_none_or(|part| part == heat.part());
-            let verdict = if is_judged { self.verdict(slot, judge.keeps_all) } else { Some(heat) };
+            let verdict = if is_judged { self.verdict(slot) } else { Some(heat) };
             let stays = match verdict {
                 // It was not the policy that let it stay.
                 Some(same) if is_judged && same == heat => {
@@ -136,27 +96,31 @@ impl Shard {
                 None => Heat::default(),
             };
             self.index.set_frequency(slot, stays.bits());
-            if verdict.is_none() {
-                gone.push(slot);
-            } else if judge.counts_pins() {
-                self.note_pinned(key);
+            match verdict {
+                None if !judge.counts_pins() && self.volumes.is_pinned(key) => {
+                    self.evictor.pins.leave(judge.region.at, BLOCK_BYTES);
+                    gone.push(slot);
+                }
+                None => gone.push(slot),
+                Some(_) if judge.counts_pins() => self.note_pinned(key),
+                Some(_) => {}
             }
         }
         let mut moved = Vec::new();
         if self.index.is_wide() && judge.part.is_none_or(|part| part == 0) {
-            self.judge_packed_in_place(judge, &mut gone, &mut moved);
+            self.judge_packed(judge, &mut gone, &mut moved);
         }
         self.store.eviction_mut().let_go(gone);
         self.store.eviction_mut().keep(moved);
     }
 
-    /// Packed records stay where they are, too, if there are enough beside them.
-    fn judge_packed_in_place(&mut self, judge: &Judge, gone: &mut Vec<Slot>, moved: &mut Vec<Kept>) {
+    /// Packed records stay where they are, too, if enough lies beside them.
+    fn judge_packed(&mut self, judge: &Judge, gone: &mut Vec<Slot>, moved: &mut Vec<Kept>) {
         let packed: Vec<Slot> = self.index.packed_in(judge.region.plain_slots()).collect();
         for of_page in packed.chunk_by(|one, other| Index::page_of(*one) == Index::page_of(*other)) {
             let (mut stay, mut bytes) = (Vec::new(), 0);
             for slot in of_page.iter().copied() {
-                let Some(heat) = self.verdict(slot, judge.keeps_all) else {
+                let Some(heat) = self.verdict(slot) else {
                     gone.push(slot);
                     continue;
                 };
@@ -209,13 +173,13 @@ impl Shard {
         }
     }
 
-    /// Whether what is in a slot is appended again, or stays, and with which heat.
-    fn verdict(&mut self, slot: Slot, keeps_all: bool) -> Option<Heat> {
+    /// Whether what is in a slot stays, and with which heat.
+    fn verdict(&mut self, slot: Slot) -> Option<Heat> {
         let Some(key) = self.index.key_of(slot) else {
             // A base that has no address any more: dirty blocks must keep it; for clean ones it is kept as long as there is room.
             let kept = slot.is_packed()
                 && self.index.is_orphan(slot)
-                && (self.dirty_rest_on(slot) || keeps_all || self.evictor.may_keep_clean(stored_bytes(&self.index, slot)));
+                && (self.dirty_rest_on(slot) || self.evictor.may_keep_clean(stored_bytes(&self.index, slot)));
             return kept.then(Heat::default);
         };
         let meta = self.index.meta(slot);
@@ -228,9 +192,6 @@ impl Shard {
         }
         if self.volumes.of(key).state.is_detaching() || self.dangles(slot) || self.is_lost(slot) {
             return None;
-        }
-        if keeps_all {
-            return Some(heat);
         }
         if meta.partial {
             return None;
@@ -249,14 +210,11 @@ impl Shard {
     }
 
     fn pages_of(&self, slot: Slot) -> (u32, u32) {
-        if !slot.is_packed() {
-            return (self.place_of(slot).page, 1);
-        }
         let stored = self.index.stored(slot);
         if stored.bytes == 0 { (0, 0) } else { super::fetch::pages_of(&stored) }
     }
 
-    /// What is to be kept has been read.
+    /// What is to be moved has been read.
     pub(super) fn batch_read(&mut self, batch: Batch, result: Result<(), IoError>, pages: PageMutVec) {
         self.store.readers().end(batch.region);
         if !self.store.eviction_mut().has_read() {
@@ -268,13 +226,8 @@ impl Shard {
         let pages: Vec<Page> = pages.into_iter().map(page::PageMut::freeze).collect();
         for kept in batch.keep {
             if !self.store.has_room(Purpose::Any) {
-                if self.store.keeps_in_place() {
-                    // It is moved another time.
-                    continue;
-                }
-                // Cannot be while the reserve holds; the block keeps its place and the region is tried again.
-                self.store.eviction_mut().read_again(kept);
-                continue;
+                // They are moved another time.
+                return;
             }
             // A newer version may have come, or the block gone, while this was read.
             let from = (kept.first_page.wrapping_sub(batch.first_page)) as usize;
@@ -284,9 +237,8 @@ impl Shard {
                 continue;
             }
             match self.index.key_of(kept.slot) {
-                Some(key) if kept.slot.is_packed() => self.keep_packed(key, kept, read),
-                Some(key) => self.keep_plain(key, kept, read),
-                None if kept.slot.is_packed() && self.index.is_orphan(kept.slot) => self.keep_base(kept, read),
+                Some(key) => self.move_packed(key, kept, read),
+                None if self.index.is_orphan(kept.slot) => self.move_base(kept, read),
                 None => {}
             }
         }
@@ -306,56 +258,11 @@ impl Shard {
         self.volumes.of(key).state.is_detaching() && !self.index.meta(slot).dirty && !self.dirty_rest_on(slot)
     }
 
-    fn keep_plain(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
-        let Kept { slot, heat, .. } = kept;
-        let meta = self.index.meta(slot);
-        let mask = self.mask_of(key, slot);
-        let proof = self.proof_of(slot);
-        let volume = self.volumes.of(key).id;
-        let found = read.and_then(|pages| pages.first()).filter(|page| proof.holds(volume, key.block(), page)).cloned();
-        let of_ram = |copy: &crate::ram::RamBlock| mask == u8::MAX && proof.holds(volume, key.block(), &copy.page);
-        let found = found.or_else(|| self.ram.get(key).filter(|copy| of_ram(copy)).map(|copy| copy.page.clone()));
-        let lost = found.is_none();
-        if lost && self.give_up_unread(key, kept, read.is_none()) {
-            return;
-        }
-        // An unreadable dirty block is kept with its true checksum: it stays an error, after a restart too. The record says so, or recovery would
-        // take the group for torn and end the store before it.
-        let page = found.unwrap_or_else(|| self.zero_page.clone());
-        // A good whole block may be stored in another form now.
-        let as_it_is = lost || mask != u8::MAX || !self.packer.is_on() || self.store.eviction().is_ahead();
-        let checksum = as_it_is.then_some(meta.checksum);
-        let block = NewBlock { key, page, mask, dirty: meta.dirty, heat, checksum, lost };
-        self.append_again(key, slot, block);
-    }
-
-    /// Whether a block that could not be read is not appended: it is tried again, or clean and void now. A dirty one is, at last, as lost.
-    fn give_up_unread(&mut self, key: Key, kept: Kept, unreadable: bool) -> bool {
-        if self.index.meta(kept.slot).dirty && self.evictor.may_try_again(kept.slot) {
-            self.store.eviction_mut().read_again(kept);
-            return true;
-        }
-        !self.cached_copy_is_bad(key, unreadable)
-    }
-
-    fn append_again(&mut self, key: Key, slot: Slot, block: NewBlock) {
-        let (lost, dirty) = (block.lost, block.dirty);
-        self.store_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
-        if !dirty {
-            self.note_pinned(key);
-        }
-        if lost && let Some(moved) = self.index.get(key) {
-            self.store.in_flight_mut().hide(moved);
-        }
-        self.destage_moved(key, slot);
-        self.volumes.of(key).stats.reinserted_bytes += BLOCK_BYTES;
-    }
-
-    fn keep_packed(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
+    fn move_packed(&mut self, key: Key, kept: Kept, read: Option<&[Page]>) {
         let Kept { slot, heat, .. } = kept;
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
         if !meta.dirty && (self.is_lost(slot) || self.dangles(slot)) {
-            // Its content came home after all; or its base, clean like it, was forgotten while this was read. What is gone with the region is a miss.
+            // Its content came home after all; or its base, clean like it, was forgotten while this was read.
             return;
         }
         let volume = self.volumes.of(key).id;
@@ -363,89 +270,40 @@ impl Shard {
         let bytes = read.and_then(|pages| sound_bytes(&stored, owner, meta.checksum, pages)).filter(|_| !self.dangles(slot));
         if let Some(bytes) = bytes {
             self.store_packed_again(key, slot, heat, bytes);
-            if !meta.dirty {
-                self.note_pinned(key);
-            }
-            self.destage_moved(key, slot);
-            self.volumes.of(key).stats.reinserted_bytes += BLOCK_BYTES;
-            return;
+            return self.has_moved(key, slot, meta.dirty);
         }
         let proof = self.proof_of(slot);
         let copy = self.ram.get(key).map(|copy| copy.page.clone()).filter(|page| proof.holds(volume, key.block(), page));
-        if copy.is_none() && meta.dirty && self.store.keeps_in_place() {
-            // It need not move, and an SSD's read error may pass.
-            return;
-        }
-        if copy.is_none() && self.give_up_unread(key, kept, read.is_none()) {
-            // The block is void, but dirty ones rest on it: perhaps it can be read yet.
-            if self.index.is_orphan(slot) && self.dirty_rest_on(slot) {
-                self.keep_base(kept, None);
-            }
-            return;
-        }
-        // Others cannot rest on it any more.
-        if self.index.is_object(slot) {
-            self.index.drop_object(slot);
-        }
         match copy {
             Some(page) => {
-                let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum: None, lost: false };
-                self.append_again(key, slot, block);
-            }
-            None if mutants::active(mutants::LOST_TAKES_PAGE) => {
-                let (page, checksum) = (self.zero_page.clone(), Some(meta.checksum));
-                let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum, lost: true };
-                self.append_again(key, slot, block);
-            }
-            None => {
-                // Not as a page: where many were small, the store would grow by what is lost.
-                self.store_lost(key, slot, heat);
-                self.destage_moved(key, slot);
-            }
-        }
-    }
-
-    fn keep_base(&mut self, kept: Kept, read: Option<&[Page]>) {
-        let slot = kept.slot;
-        let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
-        match read.and_then(|pages| sound_bytes(&stored, PayloadOwner::Object(stored.object), checksum, pages)) {
-            Some(bytes) => self.store_base_again(slot, bytes),
-            None if self.store.keeps_in_place() => {}
-            None => {
-                if self.evictor.may_try_again(slot) {
-                    self.store.eviction_mut().read_again(kept);
-                    return;
-                }
-                match self.packer.contents().get(stored.object).cloned() {
-                    Some(page) => self.store_base_whole(slot, page),
-                    // What rests on it is lost: clean blocks are misses now, dirty ones errors.
-                    None => self.index.drop_object(slot),
-                }
-            }
-        }
-    }
-
-    /// The regions are given up, durably: what still lies there is forgotten.
-    pub(super) fn forget_regions(&mut self, freed: Vec<Region>) {
-        for region in freed {
-            for slot in region.slots(&self.index) {
-                if slot.is_packed() && self.index.is_object(slot) {
-                    let unused = self.index.references(slot).dirty == 0;
-                    assert!(unused || mutants::active(mutants::BASE_DROPPED), "a base of dirty blocks is never forgotten");
-                    self.packer.forget(self.index.stored(slot).object);
+                // Others cannot rest on it any more.
+                if self.index.is_object(slot) {
                     self.index.drop_object(slot);
                 }
-                if let Some(key) = self.index.key_of(slot) {
-                    assert!(!self.index.meta(slot).dirty || mutants::active(mutants::DIRTY_EVICTED), "a dirty block is never forgotten");
-                    self.forget(key);
-                    if let Some(block) = self.ram.get(key) {
-                        self.policy.ram_set_copy(block.slot, false);
-                    }
-                }
+                let block = NewBlock { key, page, mask: u8::MAX, dirty: meta.dirty, heat, checksum: None };
+                self.store_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
+                self.has_moved(key, slot, meta.dirty);
             }
-            self.index.clear_region(region.at);
+            // A dirty one need not move, and an SSD's read error may pass.
+            None if meta.dirty => {}
+            None => drop(self.cached_copy_is_bad(key, read.is_none())),
         }
-        self.recompression.go_on(self.now_ns);
+    }
+
+    fn has_moved(&mut self, key: Key, from: Slot, dirty: bool) {
+        if !dirty {
+            self.note_pinned(key);
+        }
+        self.destage_moved(key, from);
+        self.volumes.of(key).stats.reinserted_bytes += BLOCK_BYTES;
+    }
+
+    fn move_base(&mut self, kept: Kept, read: Option<&[Page]>) {
+        let slot = kept.slot;
+        let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
+        if let Some(bytes) = read.and_then(|pages| sound_bytes(&stored, PayloadOwner::Object(stored.object), checksum, pages)) {
+            self.store_base_again(slot, bytes);
+        }
     }
 }
 

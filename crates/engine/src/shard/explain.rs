@@ -8,7 +8,6 @@ use crate::index::Encoding;
 use crate::key::Key;
 use crate::policy::Heat;
 use crate::region_heat::Regions;
-use crate::store::Store;
 use crate::trail::Recent;
 use alloc::vec::Vec;
 use types::{BLOCK_SECTORS, EXTENT_BLOCKS, VolumeIndex};
@@ -182,12 +181,10 @@ impl Shard {
             let meta = self.index.meta(slot);
             let form = if slot.is_packed() { self.index.stored(slot).encoding.into() } else { Form::Plain };
             let heat = Heat::from_bits(meta.frequency);
-            let in_place = self.store.keeps_in_place();
-            let (used, hot) = if in_place { (heat.uses() > 0, heat.uses() > 1) } else { (heat.is_used(), heat.is_hot()) };
-            let hits = match (used, hot) {
-                (false, _) => Hits::Never,
-                (true, false) => Hits::Some,
-                (true, true) => Hits::Often,
+            let hits = match heat.uses() {
+                0 => Hits::Never,
+                1 => Hits::Some,
+                _ => Hits::Often,
             };
             Kept { form, dirty: meta.dirty, hits }
         });

@@ -4,12 +4,12 @@
 
 use super::Shard;
 use super::parts::Part;
-use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
+use crate::index::{Encoding, Slot, Stored};
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::packer::AtHand;
-use crate::store::{Place, Store};
+use crate::store::Place;
 use alloc::vec::Vec;
 use format::packed::PLACE_UNIT_BYTES;
 use format::{PayloadOwner, object_checksum, open_packed, payload_checksum};
@@ -157,7 +157,7 @@ impl Shard {
 
     /// The content of the block's base, if it is to be taken from memory: as any that is there, or as one that the SSD does not have yet.
     fn base_in_memory(&self, stored: &Stored, memory: bool) -> Option<Page> {
-        let is_on_ssd = |base| self.index.stored(base).place != PLACE_UNKNOWN && self.store.in_flight().page(base).is_none();
+        let is_on_ssd = |base| self.store.in_flight().page(base).is_none();
         if !memory && self.base_slot(stored).is_some_and(is_on_ssd) { None } else { self.object_in_memory(self.base_of(stored)) }
     }
 
@@ -204,9 +204,8 @@ impl Shard {
     fn bytes(&mut self, id: u32, part: FetchPart, slot: Slot, stored: &Stored, background: bool, buffers: &mut Vec<PageMut>) -> Bytes {
         let here = self.store.in_flight().bytes(slot).map(<[u8]>::to_vec);
         if here.is_none() {
-            assert_ne!(stored.place, PLACE_UNKNOWN, "what is not placed is in memory");
             let pages = pages_of(stored).1;
-            let place = self.store.place(slot, Some(stored.place));
+            let place = self.store.place(slot);
             // Of the SSD: no region of a layout with slots is one by itself.
             let first_page = (place.offset_bytes / BLOCK_BYTES) as u32;
             self.store.readers().begin(place.region);

@@ -4,7 +4,7 @@ use super::Shard;
 use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
-use crate::store::{Purpose, Store};
+use crate::store::Purpose;
 use types::{BLOCK_BYTES, BypassReason, VolumeIndex};
 
 /// Large writes go around when dirty data is above this part of its limit, in thousandths: where destage begins to hurry, and well below where

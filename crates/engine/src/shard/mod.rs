@@ -11,7 +11,7 @@
 //!   the cache kept coherent ([`write_backing`]);
 //! * a discard or write-zeroes over many extents comes step by step ([`range`]), the same steps for all shards.
 //!
-//! Background work: [`evict`] decides what stays of a region that is given up (when idle ahead of need: [`recompress`]), [`destage`] brings dirty blocks home, [`flush`] makes things durable.
+//! Background work: [`evict`] decides what stays where room is wanted, [`destage`] brings dirty blocks home, [`flush`] makes things durable.
 //!
 //! Invariants (checked by [`Shard::check_invariants`]):
 //! * A block's newest content is at one of: the index' slot (in a group in flight, or on the SSD), else the backing device. RAM holds copies.
@@ -19,8 +19,8 @@
 //! * Before the backing device is written under a clean cached block, an `Invalidate` record for it is durable; before such a
 //!   write over a dirty block is acknowledged, its `Invalidate` record is complete (durable, if the client asked for that), and
 //!   never before the backing device has the new data.
-//! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has retired
-//!   its region. So what recovery finds is never older than what was served.
+//! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has given
+//!   it up. So what recovery finds is never older than what was served.
 
 mod answer;
 mod arrivals;
@@ -52,7 +52,6 @@ mod proof;
 mod quick;
 mod range;
 mod read;
-mod recompress;
 mod restore;
 mod route;
 mod scrub;
@@ -77,7 +76,7 @@ use crate::presence::Presence;
 use crate::ram::Ram;
 use crate::region_heat::FADE_NS;
 use crate::stats::{ShardStats, SlotGauges, VolumeStats};
-use crate::store::{Begun, Layout, LayoutIo, Store, StorePlace, WorkAhead};
+use crate::store::{Slots, SlotsIo, StorePlace};
 use crate::trail::Trail;
 use alloc::collections::{BTreeMap, VecDeque};
 use commands::Commands;
@@ -88,7 +87,6 @@ use format::checkpoint::LogEnd;
 use known::Known;
 use op::{Op, Ops, Phase};
 use page::{Page, PagePool, PageVec};
-use recompress::Recompression;
 use types::{BLOCK_BYTES, BLOCK_SECTORS, EXTENT_SECTORS, SsdIndex, VolumeIndex};
 use volumes::Volumes;
 
@@ -133,7 +131,7 @@ const CLEAN_HOLD_NS: u64 = 100_000_000;
 
 /// What the completion of an I/O means.
 enum Context {
-    Store(LayoutIo),
+    Store(SlotsIo),
     QuickRead(quick::QuickRead),
     ReadSsd(read::SsdPart),
     ReadBacking(read::BackingPart),
@@ -157,7 +155,7 @@ pub struct Shard {
     index: Index,
     /// Valid sectors of index entries marked partial.
     partial: Map<Key, u8>,
-    store: Layout,
+    store: Slots,
     locks: Locks,
     /// Where index and RAM have blocks.
     presence: Presence,
@@ -199,7 +197,8 @@ pub struct Shard {
     shielded: Set<Key>,
     /// Blocks that came home when there was no room to note it, and their slots then.
     unnoted: BTreeMap<Key, Slot>,
-    recompression: Recompression,
+    /// Blocks that became denser when they were moved.
+    densified: packing::Densified,
     scrub: scrub::Scrub,
     destager: Destager,
     evictor: Evictor,
@@ -221,24 +220,17 @@ impl Shard {
 
     /// A shard whose store continues where a checkpoint or recovery says, with the blocks that were found in it.
     pub fn with_blocks(config: ShardConfig, start: LogEnd, mut found: Restored) -> Shard {
-        if config.place.layout.has_slots() && !found.index.is_numbered_by_place() {
-            found.index.number_by_place();
-        }
         found.finish();
         let slots = config.place.slots();
         assert_eq!(found.index.slots(), slots, "the blocks of a store of this size");
         assert_eq!(found.index.pages_per_region(), config.place.region_pages(), "the blocks of a store with such regions");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();
         let destager = Destager::of(&found.dirty);
-        let store = Layout::new(config.place.clone(), start, &found.index);
-        let policy = if store.keeps_in_place() {
-            found.index.keep_parts();
-            let mut seed = [0; 8];
-            seed.copy_from_slice(&config.place.uuid[..8]);
-            Policy::in_slots(config.ram_blocks, store.capacity().usable_pages, u64::from_le_bytes(seed))
-        } else {
-            Policy::new(config.ram_blocks, u64::from(slots))
-        };
+        let store = Slots::new(config.place.clone(), start, &found.index);
+        found.index.keep_parts();
+        let mut seed = [0; 8];
+        seed.copy_from_slice(&config.place.uuid[..8]);
+        let policy = Policy::new(config.ram_blocks, store.capacity().usable_pages, u64::from_le_bytes(seed));
         Shard {
             now_ns: 0,
             out: Outbox::within(config.place.ground()),
@@ -270,7 +262,7 @@ impl Shard {
             unsettled: Map::default(),
             shielded: Set::default(),
             unnoted: BTreeMap::new(),
-            recompression: Recompression::default(),
+            densified: packing::Densified::default(),
             scrub: scrub::Scrub::default(),
             destager,
             evictor: Evictor::default(),
@@ -416,7 +408,6 @@ impl Shard {
         self.advance_time(now_ns);
         self.wake_starved();
         self.give_up_waiting();
-        self.recompress_when_idle();
         self.turn();
     }
 
@@ -425,10 +416,9 @@ impl Shard {
         let short = self.short_of_pages || self.store.is_short_of_pages();
         let waits = !self.starved.is_empty() || short || self.commands.are_sweeping(&self.index);
         let starved = waits.then_some(self.now_ns + 1_000_000);
-        let recompression = self.recompression.deadline();
         let throttle = self.throttle.deadline();
         let own = [self.store.deadline(), self.destage_deadline(), self.ranges.deadline(), self.loss.deadline()];
-        [recompression, self.scrub.deadline(), starved, throttle].into_iter().chain(own).flatten().min()
+        [self.scrub.deadline(), starved, throttle].into_iter().chain(own).flatten().min()
     }
 
     /// The next thing to do outside, or `None` when drained.
@@ -491,26 +481,13 @@ impl Shard {
             self.fade_heat();
         }
         self.settle_packed();
-        while let Some(begun) = self.store.end_turn(self.now_ns) {
-            self.region_begun(&begun);
+        let next_to_go = self.store.end_turn(self.now_ns);
+        if !next_to_go.is_empty() {
+            self.age_before_they_go(&next_to_go);
         }
         if self.loss.is_ssd_failed() && !self.is_quiesced() {
             self.check_loss();
         }
-    }
-
-    #[inline(never)]
-    fn region_begun(&mut self, begun: &Begun) {
-        if let Some(full) = begun.full {
-            self.index.seal_region(full.at);
-        }
-        if !self.store.works_ahead() {
-            self.policy.on_region_begun();
-            if self.packer.may_be_denser() {
-                self.recompression.may_begin(self.now_ns);
-            }
-        }
-        self.age_before_they_go(&begun.next_to_go);
     }
 
     /// One step of a request whose wait is over. Apart from the turn, which is taken by every hit, and would keep places on its stack for all of this.
@@ -549,8 +526,7 @@ impl Shard {
         volume.heat.fade(self.now_ns, volume.stats.reads + volume.stats.writes);
     }
 
-    fn store_completed(&mut self, target: Target, io: LayoutIo, result: Result<(), IoError>) {
-        self.note_places();
+    fn store_completed(&mut self, target: Target, io: SlotsIo, result: Result<(), IoError>) {
         let progress = self.store.completed(io, result.is_ok());
         self.ready.extend(progress.ready);
         if progress.failed {
@@ -562,9 +538,6 @@ impl Shard {
         }
         if !progress.gone.is_empty() {
             self.forget_gone(progress.gone);
-        }
-        if !progress.freed.is_empty() {
-            self.forget_regions(progress.freed);
         }
         if progress.flushed && !self.unsettled.is_empty() {
             let durable = self.store.commits().durable();
@@ -601,12 +574,8 @@ impl Shard {
             ram_blocks: self.ram.len(),
             index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
             policy_bytes: self.policy.memory_bytes(),
-            retention: self.policy.choice(),
-            in_slots: gauges.slots.map(|slots| {
-                // What the index counts is with the records of a log.
-                let records = slots.packed_records * 2 * format::record::RECORD_BYTES as u64;
-                SlotGauges { packed_bytes: self.index.census().stored_bytes.saturating_sub(records), ..slots }
-            }),
+            retention: Some(self.policy.choice()),
+            in_slots: Some(SlotGauges { packed_bytes: self.packed_bytes(), ..gauges.slots }),
             newest_region: gauges.newest_region,
             oldest_region: gauges.oldest_region,
             free_regions: gauges.free_regions,
@@ -619,17 +588,12 @@ impl Shard {
         self.out.in_flight()
     }
 
-    /// The SSD that failed under this shard. Then its index names blocks that never reached the store: no checkpoint may be made of it.
+    /// The SSD that failed under this shard. Then its index names blocks that never reached the store: no sweep may be made of it.
     pub fn lost_ssd(&self) -> Option<SsdIndex> {
         self.loss.failed_ssd()
     }
 
-    /// Whether the store holds packed records. A checkpoint has no room for what is known of them: the next start reads the store.
-    pub fn has_packed_blocks(&self) -> bool {
-        self.index.is_wide()
-    }
-
-    /// Everything cached on the SSD, for the checkpoint of a clean stop. Only when quiesced.
+    /// Everything cached on the SSD. Only when quiesced.
     pub fn cached_blocks(&self) -> impl Iterator<Item = RecoveredBlock> + '_ {
         self.index.every_slot().filter_map(move |slot| {
             let key = self.index.key_of(slot)?;
@@ -641,7 +605,7 @@ impl Shard {
         })
     }
 
-    /// What is in each slot and place of the SSD, in that order, where blocks lie in slots: for the sweep of a clean stop. Only when quiesced.
+    /// What is in each slot and place of the SSD, in that order: for the sweep of a clean stop. Only when quiesced.
     pub fn sweep(&self) -> impl Iterator<Item = format::slots::Set> + '_ {
         let facts = Known { index: &self.index, partial: &self.partial, volumes: &self.volumes };
         facts.sweep(0..self.config.place.slots())
@@ -654,7 +618,7 @@ impl Shard {
         (is_durable && self.store.is_idle() && self.out.in_flight() == 0).then(|| self.store.end())
     }
 
-    /// Where the store would continue, for the checkpoint of a clean stop. Only when quiesced.
+    /// Where the store would continue. Only when quiesced.
     pub fn log_end(&self) -> LogEnd {
         self.store.end()
     }

@@ -1,8 +1,7 @@
-//! Dirty blocks that no client has used for long are destaged before their region is given up.
+//! Dirty blocks that no client has used for long are destaged before the hand comes to their shelf.
 //!
-//! There a dirty block has to be appended again, which costs an SSD write and brings nothing for a block that is not overwritten.
-//! So when its region is one of the next to go, its extent counts as old: destage takes it next, neighbours included, at its usual pace. Blocks in
-//! use are left alone: they would be dirty again at once, and appending them is cheaper than a write to the backing device. So it is for
+//! There a dirty block must stay, whatever else would be worth its slot. So when its shelf is one of the next to be judged, its extent counts as old:
+//! destage takes it next, neighbours included, at its usual pace. Blocks in use are left alone: they would be dirty again at once. So it is for
 //! all blocks while clients queue at that device: a scattered block costs RAID 5 four of the commands they wait for.
 
 use super::Shard;
@@ -12,7 +11,8 @@ use crate::policy::Heat;
 use crate::store::Region;
 
 impl Shard {
-    /// These regions are the next to go.
+    /// These shelves are the next to be judged.
+    #[inline(never)]
     pub(super) fn age_before_they_go(&mut self, regions: &[Region]) {
         for region in regions {
             region.slots(&self.index).for_each(|slot| self.age_before_it_goes(slot));
@@ -29,7 +29,7 @@ impl Shard {
             let backing = &volume.backing;
             backing.client_in_flight >= super::CLIENTS_QUEUE || backing.read_latency_ns > volume.options.latency_goal_ns / 2
         });
-        if meta.dirty && !clients_queue && Heat::from_bits(meta.frequency).is_idle() {
+        if meta.dirty && !clients_queue && Heat::from_bits(meta.frequency).uses() == 0 {
             self.dirty.set_age(key.extent(), DirtySet::OLDEST_NS);
         }
     }

@@ -6,7 +6,7 @@ use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 use types::VolumeIndex;
 
 /// Late notes written in one turn, so that clients do not wait for them.
@@ -49,9 +49,8 @@ impl Shard {
         if !self.store.has_room(Purpose::Clean) {
             return false;
         }
-        let volume = self.volumes.of(key).id;
         let checksum = self.index.meta(slot).checksum;
-        let group = self.store.note_home(volume, key.block(), slot, checksum, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
+        let group = self.store.note_home(slot, checksum, Urgency::By(self.now_ns + 10 * CLEAN_HOLD_NS));
         self.index.let_go_of_base(slot);
         let volume = self.volumes.of(key);
         volume.note_group = volume.note_group.max(group);

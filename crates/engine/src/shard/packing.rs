@@ -1,16 +1,16 @@
 //! Blocks on their way into the store in another form than as they are: newly encoded, or appended again as they were stored.
 //!
 //! The order of index and store is that of plain blocks: a record is appended, the index points to it at once, and its content (or its stored
-//! bytes) is served from memory until its group is complete. Where in the region its bytes lie is known when the group is closed.
+//! bytes) is served from memory until its group is complete.
 
 use super::{CLEAN_HOLD_NS, Shard};
-use crate::index::{Encoding, Index, PLACE_UNKNOWN, Slot, SlotMeta, Stored};
+use crate::index::{Encoding, Index, Slot, SlotMeta, Stored};
 use crate::key::Key;
 use crate::mutants;
 use crate::packer::{AtHand, Chosen, ContentOptions, Kind, Step, StepState};
 use crate::policy::Heat;
 use crate::stats::ContentStats;
-use crate::store::{PackedPayload, Payload, Purpose, Store, Urgency};
+use crate::store::{PackedPayload, Payload, Purpose, Urgency};
 use alloc::vec::Vec;
 use format::{Packed, PayloadOwner, Record, RecordKind, object_checksum, open_packed, payload_checksum, seal_packed};
 use page::Page;
@@ -19,6 +19,13 @@ use types::{VolumeId, VolumeIndex};
 /// Of the reads that had to read a base as well, of blocks that are read often, one in so many makes its block whole: what it writes is then worth
 /// about as many reads.
 const WHOLE_ONE_IN: u32 = 16;
+
+/// Blocks that became zstd when they were moved, and bytes saved by that.
+#[derive(Default)]
+pub struct Densified {
+    blocks: u64,
+    saved_bytes: u64,
+}
 
 /// A block on its way into the store.
 pub struct NewBlock {
@@ -34,8 +41,6 @@ pub struct NewBlock {
     pub heat: Heat,
     /// Of the content; computed here unless the caller has it.
     pub checksum: Option<u32>,
-    /// Dirty content that could not be read: `page` is not what `checksum` says.
-    pub lost: bool,
 }
 
 impl Shard {
@@ -44,17 +49,13 @@ impl Shard {
         if let Some(group) = self.store_packed(&block, urgency) {
             return group;
         }
-        let NewBlock { key, page, mask, dirty, heat, checksum, lost } = block;
+        let NewBlock { key, page, mask, dirty, heat, checksum } = block;
         let id = self.volumes.of(key).id;
         if checksum.is_none() {
             self.destager.replaced(key);
         }
         let checksum = checksum.unwrap_or_else(|| payload_checksum(id, key.block(), &page));
-        let kind = match (dirty, lost) {
-            (true, false) => RecordKind::DataDirty,
-            (true, true) => RecordKind::DataLost,
-            (false, _) => RecordKind::DataClean,
-        };
+        let kind = if dirty { RecordKind::DataDirty } else { RecordKind::DataClean };
         let record = Record { kind, volume: id, block: key.block(), mask, checksum, slot_page: 0, packed: None };
         let appended = self.store.append(record, self.index.get(key), Payload::Page(page), urgency);
         let slot = appended.slot.expect("a record with payload has a slot");
@@ -78,13 +79,11 @@ impl Shard {
     /// From now on blocks are stored in the forms that these options allow. What is stored already stays as it is.
     pub fn set_content(&mut self, options: ContentOptions) {
         self.packer.set(options);
-        self.recompression.may_begin(self.now_ns);
     }
 
     /// What is made of what blocks contain.
     pub fn content_stats(&self) -> ContentStats {
         let (census, packer) = (self.index.census(), self.packer.stats());
-        let (idle_regions, recompressed_blocks, recompressed_saved_bytes) = self.recompression.counts();
         let packed_blocks = census.raw + census.lz4 + census.zstd + census.zero + census.duplicate + census.delta + census.lost;
         ContentStats {
             plain_blocks: u64::from(self.index.live_blocks()) - packed_blocks,
@@ -94,10 +93,17 @@ impl Shard {
             encoded_blocks: packer.blocks,
             encoding_cpu_ns: packer.cpu_ns,
             saved_bytes: packer.saved_bytes,
-            idle_segments: idle_regions,
-            recompressed_blocks,
-            recompressed_saved_bytes,
+            recompressed_blocks: self.densified.blocks,
+            recompressed_saved_bytes: self.densified.saved_bytes,
         }
+    }
+
+    /// Bytes of packed payloads on the SSD.
+    pub(super) fn packed_bytes(&self) -> u64 {
+        let census = self.index.census();
+        // What the index counts is with the records that a log had.
+        let records = self.store.packed_records() * 2 * format::record::RECORD_BYTES as u64;
+        census.stored_bytes.saturating_sub(records)
     }
 
     /// How the steps of encoding stand on a volume; `None` if the pool's level decides alone, or nothing of it was stored yet.
@@ -128,7 +134,7 @@ impl Shard {
 
     /// Stores a whole block in the form that suits its content; `None` if that is as it is. Gives the group.
     pub(super) fn store_packed(&mut self, block: &NewBlock, urgency: Urgency) -> Option<u64> {
-        if block.mask != u8::MAX || block.lost || block.checksum.is_some() {
+        if block.mask != u8::MAX || block.checksum.is_some() {
             return None;
         }
         let chosen = self.choose_form(block.key, &block.page, if block.dirty { Kind::Awaited } else { Kind::Quiet })?;
@@ -153,7 +159,7 @@ impl Shard {
         }
         if let Some(chosen) = self.choose_form(key, page, Kind::Whole) {
             let heat = Heat::from_bits(meta.frequency);
-            let block = NewBlock { key, page: page.clone(), mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
+            let block = NewBlock { key, page: page.clone(), mask: u8::MAX, dirty: false, heat, checksum: None };
             self.store_chosen(&block, chosen, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         }
     }
@@ -212,7 +218,7 @@ impl Shard {
         appended.group
     }
 
-    /// Appends a packed block of the region being taken back, as it was stored, or denser.
+    /// Appends a packed block again, as it was stored, or denser.
     pub(super) fn store_packed_again(&mut self, key: Key, slot: Slot, heat: Heat, payload: PackedPayload) {
         let (meta, stored) = (self.index.meta(slot), self.index.stored(slot));
         let (stored, payload) = self.denser(key, meta.checksum, stored, payload);
@@ -228,16 +234,6 @@ impl Shard {
         let record = record(kind, volume, key.block(), meta.checksum, packed);
         let meta = SlotMeta { frequency: heat.bits(), ..meta };
         self.append_packed_block(key, meta, record, payload, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
-    }
-
-    /// Appends, for a dirty packed block of the region being taken back that cannot be read, a record that says so: it stays an error until it is written
-    /// anew, after a restart too. The checksum stays that of what is lost.
-    pub(super) fn store_lost(&mut self, key: Key, slot: Slot, heat: Heat) {
-        let meta = SlotMeta { frequency: heat.bits(), ..self.index.meta(slot) };
-        let volume = self.volumes.of(key).id;
-        let packed = Packed { encoding: Encoding::Lost, place: 0, bytes: 0, object: 0, vital: false };
-        let record = record(RecordKind::DataLost, volume, key.block(), meta.checksum, packed);
-        self.append_packed_block(key, meta, record, PackedPayload::default(), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
     }
 
     /// Cold blocks are compressed as well as possible when they are moved: it costs nobody's time, and they are seldom read.
@@ -262,7 +258,8 @@ impl Shard {
         };
         let mut bytes = Vec::new();
         seal_packed(owner, checksum, smaller, &mut bytes);
-        self.recompression.saved(u64::from(stored.bytes).saturating_sub(bytes.len() as u64));
+        self.densified.blocks += 1;
+        self.densified.saved_bytes += u64::from(stored.bytes).saturating_sub(bytes.len() as u64);
         let stored = Stored { encoding: Encoding::Zstd, bytes: bytes.len() as u16, ..stored };
         (stored, PackedPayload { bytes, page: Some(page) })
     }
@@ -271,18 +268,6 @@ impl Shard {
     pub(super) fn store_base_again(&mut self, slot: Slot, payload: PackedPayload) {
         let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital: false };
-        self.append_base(slot, checksum, packed, payload);
-    }
-
-    /// Appends a base whose stored bytes are lost again, from its content in memory.
-    pub(super) fn store_base_whole(&mut self, slot: Slot, page: Page) {
-        let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
-        let packed =
-            Packed { encoding: Encoding::Raw, place: 0, bytes: stored_length(Encoding::Raw, &[]), object: stored.object, vital: false };
-        self.append_base(slot, checksum, packed, PackedPayload { bytes: Vec::new(), page: Some(page) });
-    }
-
-    fn append_base(&mut self, slot: Slot, checksum: u32, packed: Packed, payload: PackedPayload) {
         let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(mutants::MOVED_BASE_NOT_VITAL), ..packed };
         let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
         let appended = self.store.append(record, Some(slot), Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
@@ -290,9 +275,9 @@ impl Shard {
         self.index.insert_base(slot, checksum, stored_of(&record));
     }
 
-    /// Where packed records are numbered by place: those that hold nothing any more leave, and so do slots that hold no others.
+    /// Packed records that hold nothing any more leave, and so do slots that hold no others.
     pub(super) fn settle_packed(&mut self) {
-        if !self.index.is_wide() || !self.index.is_numbered_by_place() {
+        if !self.index.is_wide() {
             return;
         }
         let mut asked = self.store.unasked();
@@ -306,18 +291,12 @@ impl Shard {
             }
         }
     }
-
-    /// Groups were closed: the index learns where their packed payloads lie.
-    pub(super) fn note_places(&mut self) {
-        while let Some(placed) = self.store.in_flight_mut().next_placed() {
-            self.index.set_place(placed.slot, placed.at);
-        }
-    }
 }
 
 fn stored_of(record: &Record) -> Stored {
     let packed = record.packed.as_ref().expect("a packed record");
-    Stored { encoding: packed.encoding, place: PLACE_UNKNOWN, bytes: packed.bytes, object: packed.object }
+    // The index knows the place by the slot.
+    Stored { encoding: packed.encoding, place: 0, bytes: packed.bytes, object: packed.object }
 }
 
 fn stored_length(encoding: Encoding, bytes: &[u8]) -> u16 {

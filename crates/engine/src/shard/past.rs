@@ -21,7 +21,7 @@ use crate::key::{ExtentKey, Key, Map};
 use crate::locks::OpId;
 use crate::mutants;
 use crate::presence::Found;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -8,14 +8,13 @@ use crate::index::Slot;
 use crate::key::Key;
 use crate::mutants;
 use crate::policy::{Heat, PINNED_MAX_PERMILLE};
-use crate::store::Store;
 use crate::treatment::PolicyMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use types::{Admit, BLOCK_BYTES, EXTENT_BLOCKS, EXTENT_SECTORS, VolumeIndex};
 
-/// Pinned bytes by the region that they were appended to. Those written over since still count until their region is taken back, and of what an
+/// Pinned bytes by the region that they were appended to. Those written over since still count until all of their region is judged, and of what an
 /// earlier life left nothing is known until then.
 #[derive(Default)]
 pub struct Pins {
@@ -34,7 +33,16 @@ impl Pins {
         self.total += bytes;
     }
 
-    /// The region is being taken back: what stays pinned is appended again.
+    /// A block leaves the region before all of it is judged.
+    pub fn leave(&mut self, at: u32, bytes: u64) {
+        if let Some(counted) = self.bytes.get_mut(at as usize) {
+            let left = counted.saturating_sub(bytes as u32);
+            self.total -= u64::from(*counted - left);
+            *counted = left;
+        }
+    }
+
+    /// All of the region is judged: what stays pinned is counted anew.
     pub fn take_back(&mut self, at: u32) {
         if let Some(bytes) = self.bytes.get_mut(at as usize) {
             self.total -= u64::from(core::mem::take(bytes));
@@ -72,7 +80,7 @@ impl Shard {
         match self.volumes.treatment_of(key).admit() {
             Admit::Never => Some(None),
             Admit::Pinned if mutants::active(mutants::PINS_TAKE_ALL) => Some(Some(heat)),
-            Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_evict_pinned(heat))),
+            Admit::Pinned if self.may_keep_pinned(stored_bytes(&self.index, slot)) => Some(Some(self.policy.on_stays(heat))),
             Admit::Pinned | Admit::Normal => None,
         }
     }

@@ -1,10 +1,10 @@
 //! What a cached block must look like, whatever becomes of its index entry while it is being read.
 
 use super::Shard;
-use crate::index::{Encoding, PLACE_UNKNOWN, Slot, Stored};
+use crate::index::{Encoding, Slot, Stored};
 use crate::key::Key;
 use crate::mutants;
-use crate::store::{Place, Safety, Store};
+use crate::store::{Place, Safety};
 use alloc::vec::Vec;
 use format::{object_checksum, payload_checksum};
 use page::PageMut;
@@ -54,7 +54,7 @@ impl Shard {
     /// Where a slot lies; of a packed block its stored bytes, as soon as they have a place.
     #[inline]
     pub(super) fn place_of(&self, slot: Slot) -> Place {
-        self.store.place(slot, slot.is_packed().then(|| self.index.stored(slot).place))
+        self.store.place(slot)
     }
 
     /// Whether a block that is stored as a page lies `ahead` pages behind another: what lies in two regions does not follow each other.
@@ -68,8 +68,7 @@ impl Shard {
 
     /// Whether the record in this slot survives a power cut.
     pub(super) fn is_durable(&self, slot: Slot) -> bool {
-        let placed = !slot.is_packed() || self.index.stored(slot).place != PLACE_UNKNOWN;
-        placed && self.place_of(slot).safety == Safety::Durable
+        self.place_of(slot).safety == Safety::Durable
     }
 
     /// The valid sectors of a block in the index.

@@ -24,7 +24,7 @@ use crate::locks::OpId;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::presence::Found;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;

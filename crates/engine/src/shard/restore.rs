@@ -18,7 +18,7 @@ pub struct RecoveredBlock {
     pub volume: VolumeIndex,
     /// Which block.
     pub block: u64,
-    /// Where its payload lies, or which packed record it is: see [`Restored::slot_of`].
+    /// Where its payload lies.
     pub slot: Slot,
     /// Newer than the backing device.
     pub dirty: bool,
@@ -48,9 +48,6 @@ enum Found {
         stored: Stored,
     },
 }
-
-/// Bit of an ordinal in a region that says that a packed record is meant, not a page.
-const PACKED_ORDINAL: u32 = 1 << 31;
 
 /// See the module.
 pub struct Restored {
@@ -97,14 +94,6 @@ impl Restored {
             packed: false,
             next_object: 1,
         }
-    }
-
-    /// The slot of a record by its ordinal in a region: its page, or, with bit 31 set, the count of packed records before it.
-    pub fn slot_of(&self, at: u32, ordinal: u32) -> Slot {
-        if ordinal & PACKED_ORDINAL != 0 {
-            return self.index.packed_slot(at, ordinal & !PACKED_ORDINAL);
-        }
-        Slot(at * self.index.pages_per_region() + ordinal)
     }
 
     /// No record of the store names an object of this number or above.
@@ -157,7 +146,6 @@ impl Restored {
         self.settle();
         if core::mem::take(&mut self.packed) {
             self.index.recount_references();
-            self.index.seal_found();
             // The store has not heard of them.
             self.index.take_ended();
         }
@@ -190,6 +178,7 @@ impl Restored {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::BYTES_PER_NUMBER;
     use crate::index::{Encoding, References};
 
     #[test]
@@ -220,28 +209,28 @@ mod tests {
     fn packed_records_find_what_they_rest_on_whichever_comes_first() {
         let mut restored = Restored::new(4000, 16);
         let stored = |encoding, object| Stored { encoding, place: 300, bytes: 100, object };
-        let mut add = |block: u64, ordinal: u32, dirty: bool, stored: Option<Stored>| {
-            let slot = restored.slot_of(3, ordinal);
+        let packed = |number| Index::slot_at(48, number * BYTES_PER_NUMBER);
+        let mut add = |block: u64, slot: Slot, dirty: bool, stored: Option<Stored>| {
             restored.add(RecoveredBlock { volume: VolumeIndex(2), block, slot, dirty, mask: u8::MAX, checksum: 9, stored });
         };
-        add(1, PACKED_ORDINAL | 5, true, Some(stored(Encoding::Diff, 70)));
-        add(2, PACKED_ORDINAL | 2, true, Some(stored(Encoding::Zstd, 71)));
-        add(3, PACKED_ORDINAL | 7, false, Some(stored(Encoding::Duplicate, 71)));
-        add(4, PACKED_ORDINAL | 8, false, Some(stored(Encoding::Lz4, 72)));
-        add(5, 4, false, None);
+        add(1, packed(5), true, Some(stored(Encoding::Diff, 70)));
+        add(2, packed(2), true, Some(stored(Encoding::Zstd, 71)));
+        add(3, packed(7), false, Some(stored(Encoding::Duplicate, 71)));
+        add(4, packed(8), false, Some(stored(Encoding::Lz4, 72)));
+        add(5, Slot(52), false, None);
         // Newer ones: a plain block over an object that another rests on, and over one nobody rests on.
-        add(2, 5, false, None);
-        add(4, 6, false, None);
-        let base = restored.slot_of(9, PACKED_ORDINAL);
+        add(2, Slot(53), false, None);
+        add(4, Slot(54), false, None);
+        let base = Index::slot_at(144, 0);
         restored.add_base(base, 1, stored(Encoding::Raw, 70));
         restored.finish();
         let index = &restored.index;
         index.check_invariants();
-        assert_eq!((index.object(70), index.object(71), index.object(72)), (Some(base), Some(index.packed_slot(3, 2)), None));
-        assert!(index.is_orphan(base) && index.is_orphan(index.packed_slot(3, 2)));
+        assert_eq!((index.object(70), index.object(71), index.object(72)), (Some(base), Some(packed(2)), None));
+        assert!(index.is_orphan(base) && index.is_orphan(packed(2)));
         assert_eq!(index.references(base), References { all: 1, dirty: 1 });
-        assert_eq!(index.references(index.packed_slot(3, 2)), References { all: 1, dirty: 0 });
-        assert_eq!(index.get(Key::new(VolumeIndex(2), 2)), Some(Slot(3 * 16 + 5)));
-        assert_eq!((restored.dirty.blocks(), restored.blocks[&2], index.packed_len(3)), (1, 5, 9));
+        assert_eq!(index.references(packed(2)), References { all: 1, dirty: 0 });
+        assert_eq!(index.get(Key::new(VolumeIndex(2), 2)), Some(Slot(53)));
+        assert_eq!((restored.dirty.blocks(), restored.blocks[&2]), (1, 5));
     }
 }

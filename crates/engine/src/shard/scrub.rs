@@ -13,8 +13,7 @@ use super::{Context, Shard};
 use crate::api::{CommandFailure, IoError, IoKind};
 use crate::index::Slot;
 use crate::key::Key;
-use crate::mutants;
-use crate::store::{Place, RegionId, Safety, Store};
+use crate::store::{Place, RegionId, Safety};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::PageMutVec;
@@ -172,27 +171,22 @@ impl Shard {
     /// The block in the slot, if it is there to be read: not of a volume that goes, nor on its way to the SSD (nor before it, without a place).
     fn scrubbable(&self, slot: Slot) -> Option<Looked> {
         let key = self.index.key_of(slot)?;
-        let Place { region, page, offset_bytes, safety, .. } = self.place_of(slot);
-        if Some(region) != self.scrub.region && !self.store.keeps_in_place() {
-            return None;
-        }
+        let Place { page, offset_bytes, safety, .. } = self.place_of(slot);
         if self.volumes.get(key.volume()).is_none_or(|volume| volume.state.is_detaching()) {
             return None;
         }
         (safety >= Safety::Complete).then(|| Looked { key, slot, proof: self.proof_of(slot), page, offset_bytes })
     }
 
-    /// Reads the next run of pages, gaps included where they are not used. False if there are no pages to read into.
+    /// Reads the next run of pages. False if there are no pages to read into.
     fn scrub_pages(&mut self) -> bool {
         let mut looked: Vec<Looked> = Vec::new();
         while let Some(slot) = self.scrub.pages.front().copied() {
             if let Some(next) = self.scrubbable(slot).filter(|_| self.is_page(slot)) {
                 let far = looked.first().is_some_and(|first| next.page >= first.page + READ_PAGES_MAX);
-                // A packed block that had no place yet when the check began may have got one before others of the list.
-                let before = looked.last().is_some_and(|last| next.page <= last.page) && !mutants::active(mutants::CHECK_TRUSTS_ORDER);
                 // A slot between may be free, and be written while it is read.
-                let gap = self.store.keeps_in_place() && looked.last().is_some_and(|last| next.page != last.page + 1);
-                if far || before || gap || self.scrub.singly > 0 && !looked.is_empty() {
+                let gap = looked.last().is_some_and(|last| next.page != last.page + 1);
+                if far || gap || self.scrub.singly > 0 && !looked.is_empty() {
                     break;
                 }
                 looked.push(next);

@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::mutants;
 use crate::policy::{Arrival, Heat, Verdict};
 use crate::ram::RamBlock;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 use page::Page;
 use types::{BLOCK_BYTES, BypassReason};
 
@@ -62,11 +62,9 @@ impl Shard {
         }
     }
 
-    /// A copy leaves RAM: where blocks lie in slots, its uses there count for the block.
+    /// A copy leaves RAM: its uses there count for the block.
     fn note_uses_of_copy(&mut self, key: Key, of_copy: Heat) {
-        if self.store.keeps_in_place()
-            && let Some(slot) = self.index.get(key)
-        {
+        if let Some(slot) = self.index.get(key) {
             let heat = Heat::from_bits(self.index.meta(slot).frequency);
             self.index.set_frequency(slot, heat.with_uses_of(of_copy).bits());
         }
@@ -127,7 +125,7 @@ impl Shard {
             return;
         }
         self.volumes.of(key).stats.admitted_bytes += BLOCK_BYTES;
-        let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None, lost: false };
+        let block = NewBlock { key, page, mask: u8::MAX, dirty: false, heat, checksum: None };
         self.store_block(block, Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         self.note_pinned(key);
     }

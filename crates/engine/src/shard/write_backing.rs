@@ -18,7 +18,7 @@ use crate::locks::OpId;
 use crate::mutants;
 use crate::outbox::Span;
 use crate::policy::Heat;
-use crate::store::{Purpose, Store, Urgency};
+use crate::store::{Purpose, Urgency};
 use alloc::vec::Vec;
 use page::PageVec;
 use types::{BypassReason, Mode, SECTOR_BYTES};

@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::locks::OpId;
 use crate::mutants;
 use crate::policy::{Arrival, Heat};
-use crate::store::{Place, RegionId, Store, Urgency};
+use crate::store::{Place, RegionId, Urgency};
 use core::ops::Range;
 use page::{Page, PageMut, PageMutVec, PageVec};
 use smallvec::SmallVec;
@@ -369,7 +369,7 @@ impl Shard {
             let (page, mask) = content(self, index);
             let advice = self.touch(key, true, blocks, false);
             let heat = self.index.get(key).map_or(advice.heat, |slot| Heat::from_bits(self.index.meta(slot).frequency));
-            let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None, lost: false };
+            let block = NewBlock { key, page, mask, dirty: true, heat, checksum: None };
             let before = core::mem::replace(&mut group, self.store_block(block, urgency));
             let is_with_unit = before == group || mutants::active(mutants::UNIT_IN_TWO_GROUPS);
             assert!(is_with_unit || !units.as_ref().is_some_and(|units| units.go_on(key)), "{key:?} is in the group of its unit");

@@ -1,8 +1,8 @@
-//! A region being taken back: what of it stays, and which of that has been read.
+//! A region that is judged: what of it goes, what moves, and which of that has been read.
 //!
-//! In three steps, so that a crash at any point finds every block: (1) what is kept is appended again; (2) the store says durably that the
-//! region is given up; (3) only then do the entries of forgotten blocks leave the index and the region becomes free. Until (3) they
-//! are served as before, and a write over them makes them void by a record like any other. Several regions can be between (2) and (3).
+//! In three steps, so that a crash at any point finds every block: (1) the shard says what goes, and what moves is appended again; (2) the store says durably
+//! what goes; (3) only then do the entries of forgotten blocks leave the index and their slots become free. Until (3) they are served as before, and a
+//! write over them makes them void by a record like any other.
 
 use super::{Region, RegionId};
 use crate::index::Slot;
@@ -38,17 +38,13 @@ pub struct Batch {
     pub keep: Vec<Kept>,
 }
 
-/// What a layout has to know of the shard to take room back.
+/// What the store has to know of the shard to take room back.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictTurn {
     /// Blocks of the largest write that waits for room.
     pub wanted_blocks: Option<u32>,
-    /// Whether work ahead of need may go on, once that was asked ([`Evict::AskAhead`]).
-    pub goes_on_ahead: Option<bool>,
-    /// Bytes by which blocks became smaller on their way, in all.
-    pub saved_bytes: u64,
-    /// The part of the cache that is to give something up, where the policy says so: 0 is the main one.
-    pub part: Option<u8>,
+    /// The part of the cache that is to give something up: 0 is the main one.
+    pub part: u8,
 }
 
 /// The next step of taking room back.
@@ -58,17 +54,10 @@ pub enum Evict {
     Rest,
     /// The shard is to say what of the region stays: [`Eviction::keep`].
     Judge(Judge),
-    /// Whether a client waits, now that the region is taken back ahead of need: [`EvictTurn::goes_on_ahead`].
-    AskAhead,
     /// Read these, and append them again. Without pages they have no payload: there is nothing to read.
     Read(Batch, Span, PageMutVec),
     /// There are no pages to read into.
     NoPages,
-    /// A region taken back ahead of need is given up; `pays`: the next may follow.
-    EndedAhead {
-        /// Enough was gained by the last ones.
-        pays: bool,
-    },
 }
 
 /// A region to be judged.
@@ -78,11 +67,9 @@ pub struct Judge {
     pub region: Region,
     /// Only what belongs to this part of the cache is judged; all else stays.
     pub part: Option<u8>,
-    /// Everything in it is to be kept.
-    pub keeps_all: bool,
     /// When so many bytes of clean blocks are kept, no more are: taking back must gain room.
     pub clean_bytes_max: u64,
-    /// Where what stays does so in place: packed records of a plain slot with fewer bytes of them alive are appended again.
+    /// Packed records of a plain slot with fewer bytes of them alive are appended again.
     pub moves_below_bytes: u32,
 }
 
@@ -97,13 +84,11 @@ impl Judge {
 #[derive(Default, Debug)]
 pub struct Eviction {
     region: Option<RegionId>,
-    /// Taken back ahead of need.
-    ahead: bool,
-    /// To be kept and not yet read.
+    /// To be moved and not yet read.
     to_read: VecDeque<Kept>,
     reading: u32,
     stopped: bool,
-    /// Of a region in which what stays does so in place: what does not.
+    /// What does not stay.
     gone: Vec<Slot>,
 }
 
@@ -127,11 +112,6 @@ impl Eviction {
         self.to_read.retain(is_wanted);
     }
 
-    /// To be read again, behind all others.
-    pub fn read_again(&mut self, kept: Kept) {
-        self.to_read.push_back(kept);
-    }
-
     /// A read of several failed: each is to be read alone, before all others.
     pub fn read_alone(&mut self, keep: Vec<Kept>) {
         let alone = keep.into_iter().rev().map(|kept| Kept { alone: true, ..kept });
@@ -151,11 +131,6 @@ impl Eviction {
         self.give_up();
     }
 
-    /// Whether a region is being taken back ahead of need.
-    pub fn is_ahead(&self) -> bool {
-        self.ahead
-    }
-
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         self.region.is_none() && self.reading == 0
@@ -169,22 +144,22 @@ impl Eviction {
         self.region
     }
 
-    pub(super) fn begin(&mut self, region: RegionId, ahead: bool) {
+    pub(super) fn begin(&mut self, region: RegionId) {
         assert!(self.region.is_none() && self.to_read.is_empty(), "one region at a time");
-        (self.region, self.ahead) = (Some(region), ahead);
+        self.region = Some(region);
     }
 
     /// What was not moved yet stays where it is.
     pub(super) fn give_up(&mut self) {
         self.to_read.clear();
         self.gone.clear();
-        (self.region, self.ahead) = (None, false);
+        self.region = None;
     }
 
-    /// Everything is appended: gives the region, and whether it was taken back ahead of need.
-    pub(super) fn end(&mut self) -> (RegionId, bool) {
-        assert!(self.to_read.is_empty() && self.reading == 0, "all of it was read");
-        (self.region.take().expect("a region was taken back"), core::mem::take(&mut self.ahead))
+    /// Everything is appended.
+    pub(super) fn end(&mut self) {
+        assert!(self.region.is_some() && self.is_read(), "all of a region was read");
+        self.region = None;
     }
 
     /// Whether all that is to be kept has been read, and appended or dropped.
@@ -200,18 +175,16 @@ impl Eviction {
         self.reading
     }
 
-    /// The next batch of at most so many pages, and pages to read it into; with `gaps`, pages between that nobody wants are read, too. `None` if
-    /// there are no pages, and then nothing changes.
-    pub(super) fn next_batch(&mut self, pages_max: u32, gaps: bool, pool: &PagePool) -> Option<(Batch, PageMutVec)> {
+    /// The next batch of at most so many pages side by side, and pages to read it into. `None` if there are no pages, and then nothing changes.
+    pub(super) fn next_batch(&mut self, pages_max: u32, pool: &PagePool) -> Option<(Batch, PageMutVec)> {
         let first = self.to_read.front().copied().expect("something is to be read");
         let first_page = first.first_page;
         let mut end_page = first_page;
         let mut keep = Vec::new();
-        // Gaps of forgotten blocks are read over: cheaper than another read.
         while let Some(next) = self.to_read.front()
             && (next.pages == 0 || next.first_page >= first_page && next.first_page + next.pages <= first_page + pages_max)
             && (first.pages > 0 || next.pages == 0)
-            && (gaps || next.pages == 0 || keep.is_empty() || next.first_page <= end_page)
+            && (next.pages == 0 || keep.is_empty() || next.first_page <= end_page)
             && (keep.is_empty() || !first.alone && !next.alone)
         {
             end_page = end_page.max(next.first_page + next.pages);

@@ -2,7 +2,6 @@
 
 use crate::index::Slot;
 use crate::key::Map;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use page::Page;
 
@@ -16,22 +15,12 @@ pub struct PackedPayload {
     pub page: Option<Page>,
 }
 
-/// Where the payload of a packed record lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
-    /// Which record.
-    pub slot: Slot,
-    /// In 16-byte units from the start of its region.
-    pub at: u32,
-}
-
 /// See the module.
 #[derive(Default)]
 pub struct InFlight {
     pages: Map<Slot, Page>,
     /// Stored bytes of packed records appended again.
     bytes: Map<Slot, Vec<u8>>,
-    placed: VecDeque<Placed>,
 }
 
 impl InFlight {
@@ -46,16 +35,6 @@ impl InFlight {
         if self.bytes.is_empty() { None } else { self.bytes.get(&slot).map(Vec::as_slice) }
     }
 
-    /// The content of this slot is known to be bad: nobody is to take it from memory, where no checksum is looked at.
-    pub fn hide(&mut self, slot: Slot) {
-        self.pages.remove(&slot);
-    }
-
-    /// Where the payload of a packed record lies that got its place since this was asked last.
-    pub fn next_placed(&mut self) -> Option<Placed> {
-        self.placed.pop_front()
-    }
-
     pub(super) fn add(&mut self, slot: Slot, page: Page) {
         self.pages.insert(slot, page);
     }
@@ -66,10 +45,6 @@ impl InFlight {
             None if !payload.bytes.is_empty() => drop(self.bytes.insert(slot, payload.bytes)),
             None => {}
         }
-    }
-
-    pub(super) fn placed(&mut self, placed: Placed) {
-        self.placed.push_back(placed);
     }
 
     /// The slots are on the SSD.

@@ -26,9 +26,4 @@ impl Readers {
     pub(super) fn oldest(&self) -> Option<RegionId> {
         self.0.keys().min().copied()
     }
-
-    /// Whether one is under way.
-    pub(super) fn reads(&self, region: RegionId) -> bool {
-        self.0.contains_key(&region)
-    }
 }

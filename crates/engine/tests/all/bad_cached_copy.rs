@@ -16,7 +16,7 @@ use types::{BypassReason, Content, Mode, ShardIndex, VolumeId, VolumeIndex};
 
 const VOLUME: VolumeIndex = VolumeIndex(0);
 const SSD_BYTES: u64 = 6 << 20;
-const VOLUME_BYTES: usize = 1 << 20;
+const VOLUME_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Ssd {
@@ -44,7 +44,13 @@ struct Rig {
     /// I/O of this kind is not performed but kept.
     holds: Option<fn(&Io) -> bool>,
     held: Vec<Io>,
+    /// Writes to the backing device never end.
+    home_hangs: bool,
 }
+
+const BLOCKS: u64 = VOLUME_BYTES as u64 / 4096;
+/// The first of more blocks than there are slots, which nothing writes.
+const FILLING: u64 = 512;
 
 /// Nothing goes home before it is asked to.
 fn options() -> VolumeOptions {
@@ -54,8 +60,9 @@ fn options() -> VolumeOptions {
 impl Rig {
     fn new() -> Rig {
         let pool = PagePool::new(PAGES_MIN + 1024);
-        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
-        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
+        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool").with_packed_slots();
+        let ring_first = layout.slots_per_shard() - layout.ring_pages;
+        let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first };
         let config = ShardConfig { place, ram_blocks: 0, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
         let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
         let id = VolumeId(1);
@@ -72,6 +79,14 @@ impl Rig {
             unreadable: Vec::new(),
             holds: None,
             held: Vec::new(),
+            home_hangs: false,
+        }
+    }
+
+    /// Has blocks that nobody else uses read so often, of more than there are slots: then clean ones have to go, of all parts of the cache.
+    fn fill_slots(&mut self, reads: u64) {
+        for read in 0..reads {
+            self.read(FILLING + read % (BLOCKS - FILLING).min(self.shard.stats().slots * 5 / 4));
         }
     }
 
@@ -159,6 +174,9 @@ impl Rig {
             return;
         }
         let of_ssd = io.target.is_ssd();
+        if self.home_hangs && !of_ssd && matches!(io.kind, IoKind::Write { .. }) {
+            return;
+        }
         let device = if of_ssd { &mut self.ssd } else { &mut self.backing };
         let at = io.offset_bytes as usize;
         let (mut filled, mut result) = (PageMutVec::new(), Ok(()));
@@ -322,6 +340,14 @@ impl Rig {
         (all, self.now_ns - begun_ns)
     }
 
+    /// A check of the shelf where the first block lies.
+    fn check_of_what_is_there(&self) -> Command {
+        let layout = self.shard.config().place.layout;
+        let page = (0..).find(|page| self.ssd[page * 4096..][..4096] == [1; 4096]).expect("it is on the SSD");
+        let from_bytes = page as u64 * 4096 - layout.segments_at_bytes();
+        Command::Check { token: 9, segment: (from_bytes / u64::from(layout.segment_bytes)) as u32 }
+    }
+
     /// Blocks 0 to 9 clean, 10 to 19 dirty, each full of its number and one.
     fn fill(&mut self) {
         (0..10).for_each(|block| self.write(block, block as u8 + 1));
@@ -426,22 +452,27 @@ fn packed_neighbours_are_read_at_once_and_fail_each_for_itself() {
     assert_eq!(rig.pool.pages_out(), pages_out + 2 * BLOCKS, "beside the two replies");
 }
 
-/// A check takes nothing from memory but what the SSD does not have yet: such as the base of a block that is being moved to the head of the log.
+/// A check takes nothing from memory but what the SSD does not have yet: such as the base of a block that is being moved out of a slot that is
+/// nearly empty.
 #[test]
 fn a_check_meets_a_base_that_is_being_moved() {
     let mut rig = Rig::new();
     let slots = u64::from(rig.shard.config().place.layout.slots_per_shard());
     rig.shard.set_content(ContentOptions::suited(Content::Fast, 5, slots, 64));
-    let base = rig.noise(0, 4096);
+    let base = rig.noise(0, 2000);
     assert_eq!(rig.request(Op::Write, 0, 8, PageVec::from_buf([base.clone()])).result, Ok(()));
-    let carries_base = |io: &Io| matches!(&io.kind, IoKind::Write { pages, .. } if pages.iter().any(|page| page[..] == base[..]));
+    let has_base = |page: &Page| page.windows(1900).any(|bytes| bytes == &base[..1900]);
+    let carries_base = |io: &Io| matches!(&io.kind, IoKind::Write { pages, .. } if pages.iter().any(has_base));
+    rig.home_hangs = true;
+    rig.fill_slots(2 * slots);
     let mut met = 0;
-    for round in 0..4000 {
+    for round in 0..1500 {
         let (block, page) = match round % 100 {
-            // Dirty, and a segment or two after its base, which is kept for it.
+            // Dirty, and it rests on its base.
             50 => (200, base.clone()),
-            other => (1 + other, rig.noise(round + 1, 4096)),
+            other => (1 + other, rig.noise(round + 1, 2000)),
         };
+        rig.read(FILLING + round % (BLOCKS - FILLING));
         rig.holds = Some(|io| io.target.is_ssd() && matches!(io.kind, IoKind::Write { .. }));
         rig.submit(Op::Write, block * 8, 8, PageVec::from_buf([page]), None);
         rig.drain();
@@ -529,7 +560,8 @@ fn a_check_waits_for_pages() {
     let mut rig = Rig::new();
     rig.fill();
     let all: Vec<_> = std::iter::from_fn(|| rig.pool.allocate()).collect();
-    rig.shard.command(rig.now_ns, Command::Check { token: 9, segment: 0 });
+    let check = rig.check_of_what_is_there();
+    rig.shard.command(rig.now_ns, check);
     rig.drain();
     for _ in 0..10 {
         let next_ns = rig.shard.next_deadline().expect("it tries again");
@@ -552,10 +584,10 @@ fn a_check_waits_for_pages() {
 /// A check that is cancelled, and one that meets the end of its volume or of the pool, end; and another can begin.
 #[test]
 fn a_check_ends_when_it_must() {
-    let check = Command::Check { token: 9, segment: 0 };
     let holds = |io: &Io| io.target.is_ssd() && io.background && matches!(io.kind, IoKind::Read(_));
     let mut rig = Rig::new();
     rig.fill();
+    let check = rig.check_of_what_is_there();
     rig.holds = Some(holds);
     rig.shard.command(rig.now_ns, check.clone());
     rig.drain();

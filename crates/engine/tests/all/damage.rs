@@ -1,12 +1,12 @@
 //! Promise: whatever is wrong with the bytes, nothing panics, nothing wrong is served, and what may be lost is told.
 
 use crate::support::Random;
+use crate::support::checkpoint;
 use crate::support::disk::Disk;
 use crate::support::given::{Given, is_readable};
 use crate::support::model::Model;
 use crate::support::pool::new_pool;
 use crate::support::writer::{FooterHabit, Writer};
-use engine::checkpoint;
 use engine::inspect::inspect;
 use engine::recovery::{Recovered, RecoveredItem, RecoveredRecord, recover};
 use engine::superblock::{self, PoolState};

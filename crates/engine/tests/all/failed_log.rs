@@ -33,7 +33,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let layout = Layout::plan(6 << 20, 1, 64 << 10).expect("a small pool");
+        let layout = Layout::plan(6 << 20, 1, 64 << 10).expect("a small pool").with_packed_slots();
         let pages = PagePool::new(PAGES_MIN + 64);
         let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: 8, pool: pages.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };

@@ -6,7 +6,6 @@ use crate::support::given::Given;
 use crate::support::lives::{SHARD, run_recovery};
 use crate::support::packing::{group_bytes, packed, vital};
 use crate::support::pool::new_pool;
-use engine::checkpoint;
 use engine::inspect::inspect;
 use engine::recovery::{RecoveredItem, RecoveryReport, SEGMENTS_FREE_WANTED};
 use engine::superblock::PoolState;
@@ -401,57 +400,6 @@ fn the_tail_is_never_left_in_a_hole() {
     log.rot(hole_seq, 0);
     let found = log.recover();
     assert_eq!((found.end.tail_seq, found.report.damaged_places), (hole_seq + 1, 1));
-}
-
-/// With packed records a stop in order writes no checkpoint: footers say how far the log was flushed, whatever of it can still be read.
-#[test]
-fn a_stop_in_order_tells_of_an_end_that_has_rotted() {
-    for (groups, rotten) in [(1, 1), (2, 1), (1, 0), (3, 3), (2, 2)] {
-        let mut log = Log::new();
-        log.group(vec![dirty(1, 1, Zero, 0)]);
-        log.group(vec![dirty(1, 2, Lz4, 1)]);
-        // Such a segment has its footer before the stop.
-        log.segment();
-        for nth in 0..groups {
-            log.group(vec![dirty(1, 10 + nth, Zero, 0)]);
-        }
-        let end = LogEnd { next_seq: 3, next_group: log.group, tail_seq: 1 };
-        (0..rotten).for_each(|back| log.rot(log.group - 1 - back, 0));
-        checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
-        let found = log.recover();
-        assert_eq!(found.report.damaged_places, u64::from(rotten > 0), "{rotten} of {groups} groups");
-        assert_eq!((found.end.next_group, found.given.blocks.len() as u64), (log.group, 2 + groups - rotten));
-        // The footers are all that is looked at next time.
-        checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
-        assert_eq!(log.recover().report.damaged_places, u64::from(rotten > 0));
-    }
-}
-
-/// Where a session wrote so little that nothing of it can be read any more, there is no footer to say so.
-#[test]
-fn a_stop_in_order_tells_of_a_session_that_has_rotted_as_a_whole() {
-    for before in [false, true] {
-        for groups in 1..=2 {
-            let mut log = Log::new();
-            if before {
-                log.group(vec![dirty(1, 1, Zero, 0)]);
-                log.segment();
-                let end = LogEnd { next_seq: 2, next_group: log.group, tail_seq: 1 };
-                checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
-                log.pool.begin_session(&mut log.disk, &[end], &[]).expect("begins");
-            }
-            for nth in 0..groups {
-                log.group(vec![dirty(1, 10 + nth, Zero, 0)]);
-            }
-            (1..=groups).for_each(|back| log.rot(log.group - back, 0));
-            let end = LogEnd { next_seq: log.seq + 1, next_group: log.group, tail_seq: 1 };
-            checkpoint::write_footers(&mut log.disk, &mut log.pool, &[end]).expect("writes");
-            let found = log.recover();
-            assert_eq!(found.report.damaged_places, 1, "{groups} groups, {before}");
-            assert_eq!((found.end.next_group, found.end.next_seq), (end.next_group, end.next_seq));
-            assert_eq!(found.given.blocks.len(), usize::from(before));
-        }
-    }
 }
 
 /// A segment with more records than its reserved footer page holds.

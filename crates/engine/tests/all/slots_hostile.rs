@@ -86,7 +86,6 @@ fn packed(slot: u32, random: &mut Random) -> Statement {
 fn put_into_index(pool: &PoolState, found: &[Set]) {
     let layout = &pool.superblock.layout;
     let mut index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
-    index.number_by_place();
     for set in found {
         let (slot, stored) = in_index(set);
         let key = Key::new(VolumeIndex(set.volume.0 as u16), set.block);

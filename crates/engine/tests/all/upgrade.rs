@@ -7,9 +7,9 @@ use crate::support::alone::{AT_ONCE, Rig, SECOND_NS, noise, text};
 use crate::support::disk::Disk;
 use crate::support::given::{Given, is_readable};
 use crate::support::lives::{SHARD, one_life_in, run_recovery};
+use crate::support::lost::they_stay_errors;
 use crate::support::pool::{layout_of, pool_with};
 use crate::support::writer::FooterHabit;
-use engine::api::Op;
 use engine::inspect::inspect;
 use engine::medium::Medium;
 use engine::recovery::RecoveredItem;
@@ -18,9 +18,9 @@ use engine::store::upgrade::{Outlook, UpgradeError, look, upgrade};
 use engine::superblock::{self, OpenError, PoolState};
 use format::slots::Set;
 use format::{Encoding, Layout, PayloadOwner, block_checksum, object_checksum, open_packed};
-use page::PageVec;
+use oldlog::{Block, Packing, Place, Writer};
 use std::collections::BTreeMap;
-use types::{Content, VolumeId};
+use types::{Content, VolumeId, VolumeIndex};
 
 const HABITS: [FooterHabit; 4] = [FooterHabit::Flushed, FooterHabit::AtOnce, FooterHabit::Late, FooterHabit::Mixed];
 
@@ -300,16 +300,34 @@ fn what_cannot_be_upgraded_is_refused_and_nothing_is_written() {
     assert_eq!(disk.size_bytes(), layout.ssd_bytes);
 }
 
-/// The engine fills a log, once and a half; then it is upgraded, and the engine goes on.
+/// A log that is full of blocks, clean and dirty by turns, as an earlier release left it.
+fn full_log(content: Content, of: fn(u64) -> [u8; 4096]) -> (Disk, Vec<u64>) {
+    let layout = Layout::plan(6 << 20, 1, 64 << 10).expect("a small pool");
+    let (mut disk, mut pool) = pool_with(7, layout);
+    let place = Place { uuid: pool.superblock.uuid, session: 1, shard: SHARD, layout };
+    // It goes round the end of the shard's part.
+    let packing = (content != Content::Off).then(|| Packing::fast(5));
+    let (mut writer, mut blocks) = (Writer::new(place, 50, packing), 0);
+    while writer.full_segments() + 3 < u64::from(layout.segments_per_shard) {
+        // What is dirty lies in the last quarter.
+        let dirty = blocks % 2 == 1 && writer.full_segments() * 4 > 3 * u64::from(layout.segments_per_shard);
+        writer.add(&Block { volume: VolumeId(1), block: blocks, mask: u8::MAX, dirty, page: &of(blocks) });
+        blocks += 1;
+    }
+    let log = writer.finish();
+    pool.begin_session(&mut disk, &[log.begin()], &[]).expect("begins");
+    for (offset_bytes, bytes) in &log.writes {
+        disk.write(*offset_bytes, bytes).expect("writes");
+    }
+    disk.flush().expect("flushes");
+    (disk, (0..blocks).collect())
+}
+
+/// A full log is upgraded, and the engine goes on.
 #[test]
 fn a_full_log_stays_warm_and_goes_on_as_slots() {
     for (content, of, least_percent) in [(Content::Off, noise as fn(u64) -> [u8; 4096], 90), (Content::Fast, text, 45)] {
-        let mut rig = Rig::new(content);
-        rig.fill(of);
-        rig.pass(SECOND_NS);
-        rig.request(Op::Flush, 0, PageVec::new());
-        let cached = rig.cached();
-        let (mut disk, mut state) = rig.disk();
+        let (mut disk, cached) = full_log(content, of);
         let before = held_by_log(&disk);
         assert_eq!(before.blocks.len(), cached.len());
         let packs = content != Content::Off;
@@ -328,16 +346,21 @@ fn a_full_log_stays_warm_and_goes_on_as_slots() {
                 false => forgot += u64::from(check_log(&crashed, &before, &story)),
             }
         }
+        let mut state = load(&mut disk);
         let [outlook] = upgrade(&mut disk, &mut state, packs).expect("there is room")[..] else { panic!("one shard") };
         let forgotten = check_slots(&disk, &before, &story);
         assert_eq!((forgotten, outlook.blocks), (outlook.forgotten_blocks, cached.len() as u64 - forgotten), "{story}");
         println!("{story}: {outlook:?}; {forgot} crashes left a log that had forgotten blocks");
         assert!(outlook.blocks * 100 >= cached.len() as u64 * least_percent, "{story}: {} of {}", outlook.blocks, cached.len());
-        let mut rig = rig.restarted_in_slots(&mut disk, content);
+        let mut rig = Rig::new(content).restarted(&mut disk, content);
+        for block in &cached {
+            rig.backing[*block as usize * 4096..][..4096].copy_from_slice(&of(*block));
+        }
         let warm = rig.cached();
         assert_eq!(warm.len() as u64, outlook.blocks, "{story}");
         assert!(warm.iter().all(|block| cached.binary_search(block).is_ok()), "{story}");
         rig.check(of);
+        assert_eq!(rig.shard.volume_stats(VolumeIndex(0)).expect("attached").backing_reads, 0, "{story}: all of it from the SSD");
         // It is written over, in part, and filled to the end.
         for first in (0..4096).step_by(AT_ONCE as usize) {
             let contents: Vec<[u8; 4096]> = (first..first + AT_ONCE).map(of).collect();
@@ -346,5 +369,12 @@ fn a_full_log_stays_warm_and_goes_on_as_slots() {
         rig.pass(SECOND_NS);
         rig.check(of);
         assert!(rig.cached().len() > 500, "{story}: {}", rig.cached().len());
+    }
+}
+
+#[test]
+fn what_was_lost_in_the_log_is_an_error_until_it_is_written_anew() {
+    for packs in [false, true] {
+        they_stay_errors(packs);
     }
 }

@@ -3,9 +3,9 @@
 use crate::support::alone::{AT_ONCE, Rig, SECOND_NS, noise, partly_noise};
 use engine::api::{Op, Outcome};
 use page::PageVec;
-use types::{Content, ShardIndex, VolumeIndex};
+use types::{Content, VolumeIndex};
 
-/// The log's limit of dirty data is there for the cleaner, so it counts what is stored: four blocks of a quarter page each are one page.
+/// The limit of dirty data counts what is stored: four blocks of a quarter page each are one page.
 #[test]
 fn the_write_cache_takes_as_much_as_can_be_stored() {
     let mut rig = Rig::new(Content::Fast);
@@ -43,10 +43,10 @@ fn the_write_cache_takes_as_much_as_can_be_stored() {
     }
 }
 
-/// The cleaner gains room from every segment as long as dirty data keeps its limits: who waits for it waits for it alone, and what is young and
-/// written over again and again stays.
+/// Slots that blocks left become free as soon as that is durable: who waits for that waits for it alone, and what is young and written over again and
+/// again stays.
 #[test]
-fn who_waits_for_the_cleaner_sends_nothing_home() {
+fn who_waits_for_slots_that_become_free_sends_nothing_home() {
     const COLD: u64 = 64;
     const HOT: u64 = 1024;
     // Several requests in turn: those that a waiting one is about to write over stay where they are anyway.
@@ -55,9 +55,7 @@ fn who_waits_for_the_cleaner_sends_nothing_home() {
     for first in (0..COLD).step_by(AT_ONCE as usize) {
         rig.write(first, &(first..first + AT_ONCE).map(noise).collect::<Vec<_>>());
     }
-    // The cleaner has to read these when the log has come round, and that part of the SSD does not answer.
-    let layout = rig.shard.config().place.layout;
-    (rig.holds_ssd_below, rig.holds_home) = (layout.page_offset(ShardIndex(0), 8, 0), true);
+    (rig.holds_ssd_flushes, rig.holds_home) = (true, true);
     let mut version = 0;
     while rig.shard.stats().requests == 0 {
         version += 1;
@@ -70,7 +68,7 @@ fn who_waits_for_the_cleaner_sends_nothing_home() {
         rig.shard.tick(rig.now_ns);
         rig.drain();
     }
-    assert!(rig.held.iter().any(|io| io.target.is_ssd()), "the cleaner reads");
+    assert!(rig.held.iter().any(|io| io.target.is_ssd()), "it is to become durable");
     let home: Vec<u64> = rig.held.iter().filter(|io| !io.target.is_ssd()).map(|io| io.offset_bytes / 4096).collect();
     assert!(home.iter().all(|block| *block < COLD), "went home: {home:?}");
     rig.release();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use engine::mutants::{ALL, Mistake, name_of, named};
 use simulator::mutants::bounds::{STILL_ALIVE, seeds_max};
 use simulator::mutants::memory::{finder_of, finds_again, remembered, text_of};
-use simulator::mutants::{NOT_APPLICABLE, hunt, hunt_all};
+use simulator::mutants::{NOT_APPLICABLE, hunt, hunt_all, is_met};
 
 const REMEMBERED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mutant-seeds.txt");
 
@@ -45,7 +45,8 @@ fn main() -> ExitCode {
         None if mend => {
             let known = remembered();
             let is_known = |number: u32| known.get(&number).is_some_and(|finder| finds_again(number, finder, threads));
-            let lost = ALL.iter().filter(|mistake| !STILL_ALIVE.contains(&mistake.number) && !is_known(mistake.number));
+            let sought = |number: u32| is_met(number) && !STILL_ALIVE.contains(&number) && !is_known(number);
+            let lost = ALL.iter().filter(|mistake| sought(mistake.number));
             lost.map(|Mistake { number, what, .. }| hunt(*number, what, 1, most(*number), threads)).inspect(tell).collect()
         }
         None => hunt_all(starts, most, threads, tell),

@@ -31,7 +31,7 @@ struct Arguments {
 /// A kind of runs: its option, and what makes a plan one of it.
 type Always = (&'static str, fn(&mut Plan));
 
-const KINDS: [Always; 12] = [
+const KINDS: [Always; 11] = [
     ("--share", Plan::always_share),
     ("--swell", Plan::always_swell),
     ("--check", Plan::always_check),
@@ -39,14 +39,13 @@ const KINDS: [Always; 12] = [
     ("--loss", Plan::always_lose_ssd),
     ("--grow", Plan::always_grow),
     ("--large", Plan::always_enlarge),
-    ("--slots", Plan::always_slots),
-    ("--packed", Plan::always_packed_slots),
+    ("--packed", Plan::always_pack),
     ("--units", Plan::always_keep_units),
     ("--labels", Plan::always_label),
     ("--pins", Plan::always_pin),
 ];
 
-const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --large | --slots | --packed | --units | --labels | --pins] | --shrink N | --seed N [--only STEPS] [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --large | --slots | --packed | --units | --labels | --pins]";
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --large | --packed | --units | --labels | --pins] | --shrink N | --seed N [--only STEPS] [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --large | --packed | --units | --labels | --pins]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());

@@ -31,10 +31,6 @@ pub struct Blame {
     torn_read: Option<u16>,
     /// Blocks may be stored in parts, which are read at once: what went wrong with the first is told when the last has come.
     pub packs: bool,
-    /// A start may move what is packed, with what a crash has torn of it.
-    pub moves: bool,
-    /// Blocks lie in slots: what says where they are is written apart from them.
-    pub in_slots: bool,
     /// By shard: which reads are followed by what its last bad one explains.
     bad_until: BTreeMap<u16, Until>,
     torn_until: BTreeMap<u16, Until>,
@@ -113,7 +109,7 @@ fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
 impl Blame {
     /// Nothing went wrong yet.
     pub fn of(plan: &Plan) -> Blame {
-        Blame { in_slots: plan.slots, moves: plan.upgrades, kinship: Kinship::of(&crate::daemon::layout(plan)), ..Blame::default() }
+        Blame { kinship: Kinship::of(&crate::daemon::layout(plan)), ..Blame::default() }
     }
 
     /// These bytes of the SSD may hold anything, until an I/O with this token or a later one writes there.
@@ -195,9 +191,7 @@ impl Blame {
         let untouched = matches!(strike, Strike::Error { partial: false } | Strike::NoSpace);
         if untouched {
             // Its statement has a write of its own, and a crash may come before the failure was recorded.
-            if self.in_slots {
-                self.torn.extend(pages_of(offset, length).map(|page| (page, next_token)));
-            }
+            self.torn.extend(pages_of(offset, length).map(|page| (page, next_token)));
             return;
         }
         self.ssd_harmed |= failed;
@@ -223,9 +217,6 @@ impl Blame {
         self.answer_taken_in();
         self.bad_until.clear();
         self.torn_until.clear();
-        if self.moves {
-            self.torn.keys().for_each(|page| self.kinship.page_is_torn(*page));
-        }
     }
 
     /// A new pool on the SSD: nothing was ever logged.
@@ -252,20 +243,13 @@ impl Blame {
     pub fn see_records(&mut self, io: &Io) {
         let IoKind::Write { pages, .. } = &io.kind else { return };
         let Some(Ok(page)) = pages.first().map(|page| page[..].try_into()) else { return };
-        if let Ok((_, records)) = format::GroupHead::decode(page) {
-            records.iter().for_each(|record| self.see_block(record.volume, record.block));
-        } else if let Ok((_, statements)) = RingHead::decode(page) {
-            for statement in statements {
-                if let Statement::Set(set) = statement {
-                    self.see_block(set.volume, set.block);
-                }
+        let Ok((_, statements)) = RingHead::decode(page) else { return };
+        for statement in statements {
+            if let Statement::Set(set) = statement
+                && let Some(place) = self.places.get(&set.volume)
+            {
+                self.logged.insert((*place, set.block));
             }
-        }
-    }
-
-    fn see_block(&mut self, volume: VolumeId, block: u64) {
-        if let Some(place) = self.places.get(&volume) {
-            self.logged.insert((*place, block));
         }
     }
 }

@@ -5,11 +5,11 @@ use engine::api::{Io, IoKind};
 use super::{Happening, World};
 use crate::coverage::Fault;
 
-/// The low bytes of what a group's header page says (docs/internals/on-disk-format.md): tail, durable group, count of records; of each of the first
-/// records its kind, mask, volume and block. A bit that turns round there may leave something that could have been written so.
-const TELLING_BYTES: [u64; 15] = [56, 64, 74, 256, 257, 260, 264, 288, 289, 292, 296, 320, 321, 324, 328];
-/// Of each of the first records besides: how its block is stored, where, in how many bytes, and on which object it rests.
-const TELLING_OF_PACKED_BYTES: [u64; 15] = [258, 276, 277, 280, 284, 290, 308, 309, 312, 316, 322, 340, 341, 344, 348];
+/// The low bytes of what a page of the ring says (docs/internals/on-disk-format.md): tail, durable group, count of bytes; of each of the first
+/// statements its kind, mask, volume, block, slot and old slot. A bit that turns round there may leave something that could have been written so.
+const TELLING_BYTES: [u64; 15] = [48, 56, 74, 128, 129, 132, 136, 148, 152, 160, 161, 164, 168, 180, 184];
+/// Of each of the first statements besides: how its block is stored, where, in how many bytes, and on which object it rests.
+const TELLING_OF_PACKED_BYTES: [u64; 15] = [130, 131, 141, 142, 143, 156, 162, 163, 173, 174, 175, 188, 194, 195, 220];
 
 impl World<'_> {
     /// Decay goes on while the pool runs.
@@ -26,14 +26,14 @@ impl World<'_> {
         }
     }
 
-    /// Damages a write of long ago: only where a durable header says that it was durable.
+    /// Damages a write of long ago: only where a durable page of the ring says that it was durable.
     fn decay(&mut self) {
         let faults = &mut self.devices[0].faults;
         let old = self.log_writes.provably_durable();
         if faults.budget == 0 || old.is_empty() {
             return;
         }
-        // Often one of the youngest: only what no footer sums up yet is read from its own header again.
+        // Often one of the youngest: what is older is said again by a sweep.
         let among = if self.prng.percent(50) { 4.min(old.len()) } else { old.len() };
         let super::log_writes::LogWrite { offset, length, .. } = old[old.len() - 1 - self.prng.below(among as u64) as usize];
         // What is being written over just now may have been written already, or be damaged only until it is: nobody could say.
@@ -44,7 +44,7 @@ impl World<'_> {
             return;
         }
         self.devices[0].faults.budget -= 1;
-        // Half of the time it is the group's header, which little else would ever damage.
+        // Half of the time it is one page, as those of the ring are.
         let length = if self.prng.percent(50) { length.min(4096) } else { length };
         if length <= 4096 && self.prng.percent(50) {
             let of_packed = self.plan.content.is_some() && self.prng.percent(50);

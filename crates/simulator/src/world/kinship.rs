@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::api::{Io, IoKind};
-use format::packed::PLACE_UNIT_BYTES;
+use format::Layout;
 use format::slots::statement::UNIT_BYTES;
 use format::slots::{RingHead, Statement};
-use format::{GroupHead, Layout, Packed, Record};
 use types::{BLOCK_BYTES, VolumeId};
 
 /// A shard and the number of an object in it.
@@ -61,31 +60,16 @@ impl Kinship {
             self.lies_in.remove(&page);
         }
         let Some(Ok(page)) = pages.first().map(|page| page[..].try_into()) else { return };
-        if let Ok((head, statements)) = RingHead::decode(page) {
-            let sets = statements.iter().filter_map(|said| if let Statement::Set(set) = said { Some((set, set.stored?)) } else { None });
-            for (set, stored) in sets {
-                let layout = self.layout.as_ref().expect("a pool was made");
-                let of_segment = layout.pages_per_segment();
-                let slot_bytes = layout.page_offset(head.shard, set.slot / of_segment, set.slot % of_segment);
-                let start_bytes = slot_bytes + u64::from(stored.unit) * UNIT_BYTES as u64;
-                let block = places.get(&set.volume).map(|place| (*place, set.block));
-                self.see_stored(lane, block, start_bytes, stored.bytes, (stored.object, stored.encoding.is_full()));
-            }
-            return;
+        let Ok((head, statements)) = RingHead::decode(page) else { return };
+        let sets = statements.iter().filter_map(|said| if let Statement::Set(set) = said { Some((set, set.stored?)) } else { None });
+        for (set, stored) in sets {
+            let layout = self.layout.as_ref().expect("a pool was made");
+            let of_segment = layout.pages_per_segment();
+            let slot_bytes = layout.page_offset(head.shard, set.slot / of_segment, set.slot % of_segment);
+            let start_bytes = slot_bytes + u64::from(stored.unit) * UNIT_BYTES as u64;
+            let block = places.get(&set.volume).map(|place| (*place, set.block));
+            self.see_stored(lane, block, start_bytes, stored.bytes, (stored.object, stored.encoding.is_full()));
         }
-        let Ok((head, records)) = GroupHead::decode(page) else { return };
-        let segment_page = first_page - u64::from(head.page);
-        for record in &records {
-            if let Some(packed) = record.packed {
-                self.see_record(lane, record, packed, segment_page, places.get(&record.volume).copied());
-            }
-        }
-    }
-
-    fn see_record(&mut self, lane: u16, record: &Record, packed: Packed, segment_page: u64, place: Option<u16>) {
-        let block = place.map(|place| (place, record.block));
-        let start_bytes = segment_page * BLOCK_BYTES + u64::from(packed.place) * u64::from(PLACE_UNIT_BYTES);
-        self.see_stored(lane, block, start_bytes, packed.bytes, (packed.object, packed.encoding.is_full()));
     }
 
     /// A block's stored bytes, or an object's, lie there on the SSD; it is this object, or rests on it.

@@ -45,7 +45,7 @@ impl World<'_> {
             let on = std::mem::replace(&mut self.devices[0].faults.on, faulty && self.safety);
             let blocking = self.begin_blocking();
             let mut ssd = Blocking::new(&mut self.devices[0], &mut self.disk_prng, dies_after);
-            let result = self.builder.format(self.plan, &self.host, &mut ssd);
+            let result = self.builder.format(self.plan, &self.host, &self.logs, &mut ssd);
             let dead = ssd.dead;
             let struck = self.struck_in(blocking);
             self.devices[0].faults.on = on;
@@ -193,6 +193,8 @@ impl World<'_> {
             let Some(started) = self.try_start(&mut tries)? else { continue };
             self.session_began(started.session);
             self.stats.sweeps_read += u64::from(started.after_clean_stop);
+            self.stats.upgrades += u64::from(started.upgraded.is_some());
+            self.stats.upgraded_blocks += started.upgraded.unwrap_or(0);
             self.system = Some(started.system);
             self.accept_damage(&started.damaged)?;
             if self.record_modes()? {
@@ -343,6 +345,7 @@ impl World<'_> {
         let mut uuid = [0; 16];
         uuid.fill_with(|| self.prng.bits() as u8);
         self.host = HostRecord::of_new_pool(uuid);
+        self.logs.clear();
         self.format()
     }
 

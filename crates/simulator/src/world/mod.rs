@@ -8,6 +8,7 @@
 //! * [`course`] leaves steps out; [`labels`] says things of objects; [`content`] has textures, hints and levels; [`phases`] looks at what is
 //!   going on, for coverage.
 
+mod before;
 mod blame;
 mod busy;
 mod clients;
@@ -39,6 +40,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use engine::api::{IoId, VolumeOptions};
+use oldlog::Written;
 use page::PagePool;
 use types::{Mode, SsdIndex, VolumeIndex};
 
@@ -89,6 +91,10 @@ pub struct Outcome {
     pub clean_stops: u64,
     /// Lives begun from the sweep of a clean stop alone, where blocks lie in slots.
     pub sweeps_read: u64,
+    /// Logs made slots by a start, and the blocks that these had then.
+    pub upgrades: u64,
+    /// See above.
+    pub upgraded_blocks: u64,
     /// Lives begun with the SSD that the one before had lost.
     pub returns: u64,
     /// Times a life refused to begin because of injected damage.
@@ -237,6 +243,8 @@ pub(crate) struct World<'a> {
     /// Of the log, of each shard, when last looked.
     pub dirty_pages: Vec<(u64, u64)>,
     pub host: HostRecord,
+    /// What the pool is made as, if not with slots: the log of each shard.
+    pub logs: Vec<Written>,
     pub operator: Operator,
     pub channels: BTreeMap<u32, VecDeque<Cargo>>,
     pub progress: Progress,
@@ -306,6 +314,7 @@ impl<'a> World<'a> {
             volumes,
             dirty_pages: Vec::new(),
             host: HostRecord::of_new_pool(pool_uuid),
+            logs: Vec::new(),
             operator: Operator::default(),
             channels: BTreeMap::new(),
             progress: Progress::default(),

@@ -24,7 +24,7 @@ const ACTS: [&str; 7] =
 const SEGMENTS_CHECKED: u64 = 20;
 
 /// Blocking calls of a stop, where blocks lie in slots and that is nearly all.
-const STOP_CALLS_IN_SLOTS: u64 = 12;
+const STOP_CALLS: u64 = 12;
 
 /// What a command was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -367,8 +367,7 @@ impl World<'_> {
             }
         }
         let system = self.system.take().expect("a life is running");
-        // Where blocks lie in slots a stop is short.
-        let death = self.prng.below(if self.plan.slots { STOP_CALLS_IN_SLOTS } else { 40 });
+        let death = self.prng.below(STOP_CALLS);
         let dies =
             self.safety && self.ends.crashes_left > 0 && self.prng.percent(self.plan.crash_in_blocking_percent) && self.may_die(death);
         let blocking = self.begin_blocking();

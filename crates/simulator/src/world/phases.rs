@@ -39,10 +39,10 @@ impl World<'_> {
         let client_flush = self.clients.pending.values().any(|one| one.draft.op == Op::Flush);
         let client_write = self.clients.pending.values().any(|one| one.draft.op == Op::Write);
         let client_read = self.clients.pending.values().any(|one| one.draft.op == Op::Read);
-        let mut log_write = false;
+        let mut ssd_write = false;
         for flight in self.devices[0].flights() {
             if let IoKind::Write { .. } = flight.io.kind {
-                log_write = true;
+                ssd_write = true;
                 if self.writes_again(&flight.io) {
                     phases.push(Phase::Reuse);
                 }
@@ -62,8 +62,8 @@ impl World<'_> {
                 }
             }
         }
-        if log_write {
-            phases.push(Phase::LogAppend);
+        if ssd_write {
+            phases.push(Phase::Append);
             if client_write {
                 phases.push(Phase::WriteAllocate);
             }

@@ -122,7 +122,7 @@ impl World<'_> {
         let blocking = self.course.next(Kind::BlockingStrike);
         disk.faults.veto = !self.course.may_strike(blocking);
         let mut ssd = Blocking::new(&mut disk, &mut self.disk_prng, dies_after);
-        let result = self.builder.format(self.plan, &record, &mut ssd);
+        let result = self.builder.format(self.plan, &record, &[], &mut ssd);
         let dead = ssd.dead;
         disk.faults.veto = false;
         let struck = std::mem::take(&mut disk.faults.struck);

@@ -64,6 +64,7 @@ impl Progress {
 
 impl World<'_> {
     fn play(&mut self) -> Step {
+        self.logs = self.log_of_before();
         self.format()?;
         self.start()?;
         self.plan_misfortunes();

@@ -11,7 +11,7 @@ fn requests(passes: u64, blocks: u64, write: bool) -> Vec<TraceRequest> {
 }
 
 fn replay(requests: &[TraceRequest], ram_blocks: u64, ssd_pages: u64) -> traces::replay::Outcome {
-    ShardReplay::new(ShardReplayConfig { ram_blocks, ssd_pages, slots: false, admission: Admission::SecondTouch }).run(requests)
+    ShardReplay::new(ShardReplayConfig { ram_blocks, ssd_pages, admission: Admission::SecondTouch }).run(requests)
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn request(block: u64, write: bool) -> TraceRequest {
 }
 
 fn misses(requests: &[TraceRequest]) -> u64 {
-    let config = ShardReplayConfig { ram_blocks: 100, ssd_pages: 4000, slots: true, admission: Admission::SecondTouch };
+    let config = ShardReplayConfig { ram_blocks: 100, ssd_pages: 4000, admission: Admission::SecondTouch };
     ShardReplay::new(config).run(requests).misses
 }
 

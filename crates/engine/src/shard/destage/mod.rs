@@ -245,7 +245,6 @@ impl Shard {
     fn slot_of_dirty(&self, key: Key) -> Slot {
         let slot = self.index.get(key).expect("a dirty block is in the index");
         assert!(self.index.meta(slot).dirty, "{key:?} is in the dirty set and clean in the index");
-        assert!(self.place_of(slot).is_live, "{key:?} is dirty and in no live region");
         slot
     }
 

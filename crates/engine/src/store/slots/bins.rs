@@ -10,7 +10,7 @@
 use super::Slots;
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
-use crate::store::{Facts, PackedPayload, Purpose, Store, Urgency};
+use crate::store::{Facts, PackedPayload, Purpose, Urgency};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -202,19 +202,19 @@ impl Slots {
         self.packs.unasked.extend(in_use);
     }
 
-    /// See [`Store::ended`].
-    pub(super) fn packed_ended(&mut self, slot: Slot) {
+    /// Where packed slots are numbered by place: one that was appended holds nothing any more.
+    pub fn ended(&mut self, slot: Slot) {
         self.hand.left(slot.0);
         self.packs.records -= 1;
     }
 
-    /// See [`Store::unasked`].
-    pub(super) fn take_unasked(&mut self) -> Vec<u32> {
+    /// Where packed slots are numbered by place: plain slots of which to ask once more whether they hold anything packed.
+    pub fn unasked(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.packs.unasked)
     }
 
-    /// See [`Store::emptied`].
-    pub(super) fn is_emptied(&mut self, slot: u32) {
+    /// A plain slot in which packed records were appended holds none any more.
+    pub fn emptied(&mut self, slot: u32) {
         let is_open = |bin: &Bin| bin.slots > 0 && bin.pages_in_use().contains(&slot);
         let in_open_bin = self.building.as_ref().and_then(|building| building.bins.last()).is_some_and(is_open);
         if !in_open_bin {
@@ -224,7 +224,7 @@ impl Slots {
 
     /// Says of slots in which nothing is alive any more that it is so, as far as there is room to.
     pub(super) fn say_what_is_emptied(&mut self, now_ns: u64) {
-        while !self.packs.emptied.is_empty() && !self.common.commits.is_failed() && self.has_room(Purpose::Void) {
+        while !self.packs.emptied.is_empty() && !self.commits.is_failed() && self.has_room(Purpose::Void) {
             let slot = self.packs.emptied.pop_first().expect("there is one");
             let group = self.say(Statement::Gone { slot, unit: None, checksum: 0 }, Urgency::By(now_ns + EMPTIED_HOLD_NS));
             self.packs.slots -= 1;
@@ -232,8 +232,13 @@ impl Slots {
         }
     }
 
+    /// Packed records there are.
+    pub fn packed_records(&self) -> u64 {
+        self.packs.records
+    }
+
     /// Slots that leave as soon as it is said.
-    pub(super) fn emptied(&self) -> u32 {
+    pub(super) fn emptied_count(&self) -> u32 {
         self.packs.emptied.len() as u32
     }
 
@@ -271,7 +276,7 @@ impl Slots {
     }
 
     /// Whether more may be packed: the sweep must get round before the ring is full, and a start must be able to state everything.
-    pub(super) fn may_pack_more(&self) -> bool {
+    pub fn may_pack(&self) -> bool {
         self.stated_units() < stated_units_max(&self.place.layout)
     }
 }

@@ -11,7 +11,7 @@ use super::{AHEAD_ONE_IN, Slots, stated_place};
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::key::Set;
 use crate::mutants;
-use crate::store::{Evict, EvictTurn, Judge, Progress, Purpose, RegionId, Store, Urgency};
+use crate::store::{Evict, EvictTurn, Judge, Progress, Purpose, RegionId, Urgency};
 use ::slots::SHELF_SLOTS;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -32,9 +32,6 @@ const MOVED_BELOW_BYTES: u32 = 3072;
 /// Pages read at once to be moved, and such reads at the same time.
 const MOVE_PAGES_MAX: u32 = 64;
 const MOVES_IN_FLIGHT_MAX: u32 = 2;
-
-/// The hand comes to so many shelves at most before the shard hears of them.
-const BEGUN_MAX: usize = 16;
 
 /// See the module.
 pub struct Hand {
@@ -101,11 +98,6 @@ impl Hand {
         self.fruitless_of_small = self.fruitless_of_small.saturating_sub(1);
     }
 
-    /// Whether the hand has come to so many shelves that the shard is to hear of them now.
-    pub fn is_far(&self) -> bool {
-        self.begun.len() >= BEGUN_MAX
-    }
-
     /// The shelves that the hand has come to since this was asked last.
     pub fn take_begun(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.begun)
@@ -124,7 +116,7 @@ impl Slots {
     fn free_soon(&self) -> u32 {
         let of_packed = self.packs.slots_of(self.hand.going_packed);
         let going = self.hand.going_slots.len() as u32 - self.hand.going_packed + of_packed;
-        self.places.free() + self.places.leaving() + self.emptied() + going
+        self.places.free() + self.places.leaving() + self.emptied_count() + going
     }
 
     /// Below so many the hand goes on.
@@ -133,48 +125,48 @@ impl Slots {
         ahead.max(turn.wanted_blocks.map_or(0, |blocks| blocks + self.reserve()))
     }
 
-    /// See [`Store::evict`].
-    pub(super) fn go_on(&mut self, turn: &EvictTurn, index: &Index, pool: &PagePool) -> Evict {
-        if self.common.eviction.is_stopped() {
+    /// The next step of taking room back, of those that are needed now.
+    pub fn evict(&mut self, turn: &EvictTurn, index: &Index, pool: &PagePool) -> Evict {
+        if self.eviction.is_stopped() {
             return Evict::Rest;
         }
-        if self.common.eviction.region().is_some() {
+        if self.eviction.region().is_some() {
             // What was judged is given up at once: a slot that was left meanwhile could be another block's.
-            let gone = self.common.eviction.take_gone();
+            let gone = self.eviction.take_gone();
             if self.has_ring_room_to_evict() {
                 self.give_up(gone);
             }
-            if self.common.eviction.waits() || !self.common.eviction.is_read() {
+            if self.eviction.waits() || !self.eviction.is_read() {
                 return self.move_on(index, pool);
             }
-            self.common.eviction.end();
+            self.eviction.end();
         }
         self.hurry_what_leaves(turn);
         let shelves = self.place.layout.segments_per_shard;
-        if self.common.quiescing
+        if self.quiescing
             || self.free_soon() >= self.wanted_free(turn)
             || self.hand.fruitless >= (PATIENT_ROUNDS + 1) * shelves
             || !self.has_ring_room_to_evict()
         {
             return Evict::Rest;
         }
-        if let Some(part) = turn.part.filter(|part| *part != 0)
-            && let Some(at) = self.next_of_small(part, index)
+        if turn.part != 0
+            && let Some(at) = self.next_of_small(turn.part, index)
         {
-            self.common.eviction.begin(RegionId(u64::from(at)), false);
+            self.eviction.begin(RegionId(u64::from(at)));
             let region = self.region_at(at);
-            return Evict::Judge(Judge { region, part: Some(part), keeps_all: false, clean_bytes_max: u64::MAX, moves_below_bytes: 0 });
+            return Evict::Judge(Judge { region, part: Some(turn.part), clean_bytes_max: u64::MAX, moves_below_bytes: 0 });
         }
         let at = self.hand.next;
         self.hand.next = self.shelf_behind(at);
         self.hand.begun.push(at);
         // What is used is spared for some rounds, and then no more: whoever waits for room gets it.
         let is_patient = self.hand.fruitless < PATIENT_ROUNDS * shelves;
-        let (clean_bytes_max, part) = if is_patient { (u64::MAX, turn.part.map(|_| 0)) } else { (0, None) };
+        let (clean_bytes_max, part) = if is_patient { (u64::MAX, Some(0)) } else { (0, None) };
         self.hand.fruitless += 1;
-        self.common.eviction.begin(RegionId(u64::from(at)), false);
+        self.eviction.begin(RegionId(u64::from(at)));
         let moves_below_bytes = self.moves_below_bytes(index);
-        Evict::Judge(Judge { region: self.region_at(at), part, keeps_all: false, clean_bytes_max, moves_below_bytes })
+        Evict::Judge(Judge { region: self.region_at(at), part, clean_bytes_max, moves_below_bytes })
     }
 
     /// Packed payloads are moved out of slots with fewer bytes of them alive, where slots have much room in all that nothing uses.
@@ -193,25 +185,25 @@ impl Slots {
 
     /// Reads the next of what is moved.
     fn move_on(&mut self, index: &Index, pool: &PagePool) -> Evict {
-        let (young, complete) = (&self.young, self.common.commits.complete());
+        let (young, complete) = (&self.young, self.commits.complete());
         // What has gone since is no more there to be read; what came into its place may be on its way yet.
         let is_there = |slot: Slot| {
             let is_young = young.group_of(Index::page_of(slot)).is_some_and(|group| group > complete);
             (!is_young || mutants::active(mutants::MOVED_BEFORE_IT_IS_THERE)) && (index.key_of(slot).is_some() || index.is_orphan(slot))
         };
         let may_move = self.may_move();
-        self.common.eviction.retain(|kept| may_move && is_there(kept.slot));
-        if self.common.eviction.reading() >= MOVES_IN_FLIGHT_MAX || !self.common.eviction.waits() {
+        self.eviction.retain(|kept| may_move && is_there(kept.slot));
+        if self.eviction.reading() >= MOVES_IN_FLIGHT_MAX || !self.eviction.waits() {
             return Evict::Rest;
         }
         let region_slots = self.place.layout.pages_per_segment();
-        let at = self.common.eviction.region().expect("a shelf was judged").0 as u32;
-        let Some((mut batch, pages)) = self.common.eviction.next_batch(MOVE_PAGES_MAX, false, pool) else { return Evict::NoPages };
+        let at = self.eviction.region().expect("a shelf was judged").0 as u32;
+        let Some((mut batch, pages)) = self.eviction.next_batch(MOVE_PAGES_MAX, pool) else { return Evict::NoPages };
         batch.region = RegionId(self.epoch);
-        self.common.readers.begin(batch.region);
+        self.readers.begin(batch.region);
         assert!(batch.first_page < region_slots, "pages of a shelf");
         let offset = self.place.layout.page_offset(self.place.shard, at, batch.first_page);
-        let span = self.common.ssds.read_span(offset, pages.len(), true);
+        let span = self.ssds.read_span(offset, pages.len(), true);
         Evict::Read(batch, span, pages)
     }
 
@@ -243,9 +235,9 @@ impl Slots {
         let waits = turn.wanted_blocks.is_some_and(|blocks| self.places.free() < blocks + self.reserve());
         // Before clean blocks are turned away for want of room: they alone would never make anything durable.
         let is_low = waits || self.places.free() <= 2 * self.reserve() + self.places.slots() / (2 * AHEAD_ONE_IN);
-        let last = self.common.commits.last();
-        if is_low && self.common.commits.durable() < last && self.free_soon() > self.places.free() {
-            self.common.commits.want_durable(last);
+        let last = self.commits.last();
+        if is_low && self.commits.durable() < last && self.free_soon() > self.places.free() {
+            self.commits.want_durable(last);
         }
     }
 
@@ -283,7 +275,7 @@ impl Slots {
 
     /// What is durable now may leave the index.
     pub(super) fn forget_gone(&mut self, progress: &mut Progress) {
-        let durable = self.common.commits.durable();
+        let durable = self.commits.durable();
         while let Some((_, slots)) =
             self.hand.going.pop_front_if(|(group, _)| *group <= durable || mutants::active(mutants::GONE_LEAVES_EARLY))
         {

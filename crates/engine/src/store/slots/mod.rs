@@ -1,6 +1,6 @@
 //! Blocks in slots: a block is written into any free page, and a small ring of pages says what is where ([`format::slots`]).
 //!
-//! Life of a block: [`Store::append`] takes a free slot for it and adds a statement to the *building* group; [`Store::pump`] turns the
+//! Life of a block: [`Slots::append`] takes a free slot for it and adds a statement to the *building* group; [`Slots::pump`] turns the
 //! group into a page of the ring and the writes of its slots, all at once; when those and all earlier groups are done, the group is
 //! *complete*; after the next flush it is *durable*. The slot that the block had before is free again when the group that says so is
 //! durable and nobody reads it any more ([`slots::places`]). So nothing that a start may find is ever written over.
@@ -27,16 +27,16 @@ mod write;
 mod young;
 
 use super::{
-    Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, Judge, PackedPayload, Payload,
-    Place, Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
+    Appended, Capacity, Commits, Eviction, Gauges, InFlight, PackedPayload, Payload, Place, Purpose, Readers, Region, RegionId, Safety,
+    Ssds, StorePlace, Urgency,
 };
 use crate::index::{self, BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
-use crate::outbox::Outbox;
 use crate::stats::SlotGauges;
 use ::slots::{Places, Rounds};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use bins::Packs;
 pub(super) use bins::packed_records_max;
 use core::fmt;
@@ -47,8 +47,7 @@ use format::slots::{STATEMENT_BYTES_MAX, Set, Statement};
 use format::{Record, RecordKind};
 use group::{Building, Writing};
 use hand::Hand;
-use page::PagePool;
-use types::{BLOCK_BYTES, VolumeId};
+use types::BLOCK_BYTES;
 use write::{Quiet, SWEPT_A_PAGE};
 use young::Young;
 
@@ -95,7 +94,18 @@ pub enum SlotsIo {
 /// See the module.
 pub struct Slots {
     place: StorePlace,
-    common: Common,
+    /// Groups, and who waits for them.
+    commits: Commits,
+    /// What is not on the SSD yet.
+    in_flight: InFlight,
+    /// Which SSD an I/O is for.
+    ssds: Ssds,
+    /// Who reads where.
+    readers: Readers,
+    /// What is being taken back.
+    eviction: Eviction,
+    /// The pool is being stopped: nothing is begun that can wait.
+    quiescing: bool,
     places: Places,
     rounds: Rounds,
     young: Young,
@@ -103,7 +113,7 @@ pub struct Slots {
     /// The sweep has said of the slot that is next what lies before this packed slot.
     swept_to: u32,
     /// Slots taken for a request whose blocks are appended now, the next one last.
-    expected: alloc::vec::Vec<u32>,
+    expected: Vec<u32>,
     /// The group that takes statements now.
     building: Option<Building>,
     /// Full groups waiting to be handed out, oldest first.
@@ -118,8 +128,6 @@ pub struct Slots {
     written_pages: u64,
     /// Who reads now is counted under this number; it grows with each flush.
     epoch: u64,
-    /// Blocks that came since a region was begun.
-    filled: u32,
     hand: Box<Hand>,
     quiet: Quiet,
     /// Something could not be written for want of pages.
@@ -131,14 +139,6 @@ impl Slots {
     pub fn new(place: StorePlace, start: LogEnd, index: &Index) -> Slots {
         let layout = &place.layout;
         let (slots, ring) = (layout.slots_per_shard(), place.ring());
-        let common = Common {
-            commits: Commits::new(start.next_group - 1),
-            in_flight: InFlight::default(),
-            ssds: Ssds,
-            readers: Readers::default(),
-            eviction: Eviction::default(),
-            quiescing: false,
-        };
         let (first, last) = (start.tail_seq, start.next_group - 1);
         let (packs, packed) = Packs::found(index, slots);
         let is_packed = |slot: u32| packed.get((slot / u64::BITS) as usize).is_some_and(|word| word >> (slot % u64::BITS) & 1 != 0);
@@ -149,7 +149,7 @@ impl Slots {
             young: Young::new(slots),
             packs: Box::new(packs),
             swept_to: 0,
-            expected: alloc::vec::Vec::new(),
+            expected: Vec::new(),
             building: None,
             closed: VecDeque::new(),
             writing: VecDeque::new(),
@@ -159,13 +159,62 @@ impl Slots {
             unflushed_pages: 0,
             written_pages: 0,
             epoch: 1,
-            filled: 0,
             hand: Box::new(Hand::new(hand::shelf_from(0, layout, ring))),
             quiet: Quiet::new(start.next_group - 1),
             short_of_pages: false,
-            common,
+            commits: Commits::new(start.next_group - 1),
+            in_flight: InFlight::default(),
+            ssds: Ssds,
+            readers: Readers::default(),
+            eviction: Eviction::default(),
+            quiescing: false,
             place,
         }
+    }
+
+    /// How far what was written is safe.
+    #[inline]
+    pub fn commits(&self) -> &Commits {
+        &self.commits
+    }
+
+    /// The same, to wait for it.
+    #[inline]
+    pub fn commits_mut(&mut self) -> &mut Commits {
+        &mut self.commits
+    }
+
+    /// What is not on the SSD yet.
+    #[inline]
+    pub fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Which SSD an I/O is for.
+    #[inline]
+    pub fn ssds(&self) -> &Ssds {
+        &self.ssds
+    }
+
+    /// Who reads where.
+    #[inline]
+    pub fn readers(&mut self) -> &mut Readers {
+        &mut self.readers
+    }
+
+    /// What is being taken back.
+    pub fn eviction(&self) -> &Eviction {
+        &self.eviction
+    }
+
+    /// The same, to go on with it.
+    pub fn eviction_mut(&mut self) -> &mut Eviction {
+        &mut self.eviction
+    }
+
+    /// The pool is being stopped: from now on nothing is begun that can wait.
+    pub fn quiesce(&mut self) {
+        self.quiescing = true;
     }
 
     fn ring_pages(&self) -> u64 {
@@ -179,7 +228,7 @@ impl Slots {
 
     /// Groups that may still begin before a page of the ring would be written over that is needed.
     fn ring_room(&self) -> u64 {
-        (self.durable_tail + self.usable_pages()).saturating_sub(self.common.commits.last() + 1)
+        (self.durable_tail + self.usable_pages()).saturating_sub(self.commits.last() + 1)
     }
 
     /// Of them, those that the sweep does not need to make up for what it owes.
@@ -202,10 +251,10 @@ impl Slots {
 
     /// Slots that were left become free, if nothing hinders it any more.
     fn settle(&mut self) {
-        let oldest = self.common.readers.oldest().map_or(u64::MAX, |region| region.0);
+        let oldest = self.readers.oldest().map_or(u64::MAX, |region| region.0);
         let early = mutants::active(mutants::SLOT_REUSED_EARLY);
         let oldest = if mutants::active(mutants::SLOT_REUSED_WHILE_READ) { u64::MAX } else { oldest };
-        self.places.settle(if early { u64::MAX } else { self.common.commits.durable() }, oldest);
+        self.places.settle(if early { u64::MAX } else { self.commits.durable() }, oldest);
     }
 
     /// A slot for one block.
@@ -255,14 +304,14 @@ impl Slots {
         let said_in = self.say(Statement::Set(set), urgency);
         assert_eq!(said_in, group, "it says what lies in its slots");
         self.building.as_mut().expect("it takes statements").packed.push(slot);
-        self.common.in_flight.add_packed(slot, payload);
+        self.in_flight.add_packed(slot, payload);
         (slot, group)
     }
 
     /// Nothing is to be written or flushed, or ever will be.
     fn has_written_all(&self) -> bool {
         let written = self.building.is_none() && self.closed.is_empty() && self.writing.is_empty();
-        self.common.commits.is_failed() || written && self.flush.is_none()
+        self.commits.is_failed() || written && self.flush.is_none()
     }
 
     fn region_at(&self, at: u32) -> Region {
@@ -307,7 +356,7 @@ fn stated_place(slot: Slot) -> (u32, Option<u8>) {
 
 impl fmt::Display for Slots {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let commits = &self.common.commits;
+        let commits = &self.commits;
         write!(
             text,
             "slots: {} free, {} leaving of {}; packed: {}; hand: {}; ring: tail {} (durable {}), head {}, {} pages, sweep owes {}; groups complete {} durable {} last {}{}",
@@ -329,24 +378,9 @@ impl fmt::Display for Slots {
     }
 }
 
-impl Store for Slots {
-    type Io = SlotsIo;
-
-    #[inline]
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    #[inline]
-    fn common_mut(&mut self) -> &mut Common {
-        &mut self.common
-    }
-
-    fn keeps_in_place(&self) -> bool {
-        true
-    }
-
-    fn expect(&mut self, pages: u32) {
+impl Slots {
+    /// So many pages are appended next, for one request, if they are appended in this turn: they should lie side by side.
+    pub fn expect(&mut self, pages: u32) {
         self.expected_is_over();
         let expected = &mut self.expected;
         if pages > 1 && self.places.take(pages, |run| expected.extend(run.first..run.first + run.count)) {
@@ -354,7 +388,12 @@ impl Store for Slots {
         }
     }
 
-    fn keep_together(&mut self, records: u32) {
+    /// The next so many records, each with a page or less beside it, go into one group.
+    ///
+    /// # Panics
+    /// Without room for [`Purpose::Write`] of so many blocks, or if more is asked for than
+    /// [`atomic_bytes_max`](crate::store::atomic_bytes_max) allows.
+    pub fn keep_together(&mut self, records: u32) {
         let bytes = records as usize * 2 * UNIT_BYTES;
         assert!(bytes <= STATEMENT_BYTES_MAX, "{records} records fit a group");
         if self.building.as_ref().is_some_and(|building| building.room() < bytes) {
@@ -362,7 +401,12 @@ impl Store for Slots {
         }
     }
 
-    fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
+    /// Appends a record, with what stands beside it; `old`: the slot of the block's version until now. The index must point to the slot
+    /// from now on: the store does not know what is current.
+    ///
+    /// # Panics
+    /// Without room for [`Purpose::Any`].
+    pub fn append(&mut self, record: Record, old: Option<Slot>, payload: Payload, urgency: Urgency) -> Appended {
         let group;
         let mut slot = None;
         match payload {
@@ -375,7 +419,7 @@ impl Store for Slots {
                     mask,
                     dirty: kind != RecordKind::DataClean,
                     settled: false,
-                    lost: kind == RecordKind::DataLost,
+                    lost: false,
                     vital: false,
                     checksum,
                     slot: taken,
@@ -385,8 +429,7 @@ impl Store for Slots {
                 group = self.say(Statement::Set(set), urgency);
                 self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone()));
                 self.young.add(taken, group);
-                self.filled += 1;
-                self.common.in_flight.add(Slot(taken), page);
+                self.in_flight.add(Slot(taken), page);
                 slot = Some(Slot(taken));
             }
             Payload::None => {
@@ -407,22 +450,27 @@ impl Store for Slots {
         Appended { slot, group }
     }
 
-    fn note_home(&mut self, _volume: VolumeId, _block: u64, slot: Slot, checksum: u32, urgency: Urgency) -> u64 {
+    /// Appends that the block in this slot, whose record has that checksum, has come home; gives the group.
+    ///
+    /// # Panics
+    /// As [`Slots::append`].
+    pub fn note_home(&mut self, slot: Slot, checksum: u32, urgency: Urgency) -> u64 {
         self.hand.something_changed();
         let (slot, unit) = stated_place(slot);
         self.say(Statement::Home { slot, unit, checksum }, urgency)
     }
 
+    /// Where a slot lies. Of a packed record with the place that it was given in its region, in units of 16 bytes.
     #[inline]
-    fn place(&self, slot: Slot, _packed_at: Option<u32>) -> Place {
+    pub fn place(&self, slot: Slot) -> Place {
         let pages = self.place.layout.pages_per_segment();
-        let stays = !slot.is_packed() || !self.hand.is_going(slot.0);
+        let stays = !slot.is_packed() || !self.hand.is_going(slot.0) || mutants::active(mutants::RESTS_ON_LEAVING_BASE);
         let slot = if slot.is_packed() { Index::page_of(slot) } else { slot.0 };
         let (at, page) = (slot / pages, slot % pages);
         let safety = match self.young.group_of(slot) {
             None => Safety::Durable,
-            Some(group) if group <= self.common.commits.durable() => Safety::Durable,
-            Some(group) if group <= self.common.commits.complete() => Safety::Complete,
+            Some(group) if group <= self.commits.durable() => Safety::Durable,
+            Some(group) if group <= self.commits.complete() => Safety::Complete,
             Some(_) => Safety::Volatile,
         };
         Place {
@@ -430,124 +478,100 @@ impl Store for Slots {
             at,
             page,
             offset_bytes: self.place.layout.page_offset(self.place.shard, at, page),
-            age_regions: 0,
             safety,
-            is_live: true,
             stays,
         }
     }
 
-    fn region(&self, at: u32) -> Option<Region> {
+    /// The region in use at that place among all, if there is one.
+    pub fn region(&self, at: u32) -> Option<Region> {
         (at < self.place.layout.segments_per_shard).then(|| self.region_at(at))
     }
 
-    fn has_room(&self, purpose: Purpose) -> bool {
+    /// Whether there is room now; while there is not, there can be after regions were given up.
+    pub fn has_room(&self, purpose: Purpose) -> bool {
         let (free, ring) = (self.places.free(), self.ring_room_for_others());
-        !self.common.commits.is_failed()
+        !self.commits.is_failed()
             && match purpose {
                 Purpose::Any => ring > 0 && free > 0,
-                Purpose::Void => ring > RING_RESERVE_OF_VOIDS,
+                Purpose::Void => ring > if mutants::active(mutants::VOIDS_TAKE_RESERVE) { 0 } else { RING_RESERVE_OF_VOIDS },
                 Purpose::Clean => ring > RING_RESERVE && free > self.reserve() * 2,
                 Purpose::Write { blocks } => ring > RING_RESERVE && free >= self.reserve() + blocks,
                 Purpose::EverWrite { blocks } => ever_writes(&self.place.layout, blocks),
             }
     }
 
-    fn capacity(&self) -> Capacity {
+    /// What there is in all.
+    pub fn capacity(&self) -> Capacity {
         let layout = &self.place.layout;
         let usable = self.places.slots() - layout.ring_pages - self.reserve() - self.places.slots() / AHEAD_ONE_IN;
         Capacity { regions: layout.segments_per_shard.into(), region_pages: layout.pages_per_segment(), usable_pages: usable.into() }
     }
 
-    fn may_pack(&self) -> bool {
-        self.may_pack_more()
-    }
-
-    fn ended(&mut self, slot: Slot) {
-        self.packed_ended(slot);
-    }
-
-    fn unasked(&mut self) -> alloc::vec::Vec<u32> {
-        self.take_unasked()
-    }
-
-    fn emptied(&mut self, slot: u32) {
-        self.is_emptied(slot);
-    }
-
-    fn evict(&mut self, turn: &EvictTurn, index: &Index, pool: &PagePool) -> Evict {
-        self.go_on(turn, index, pool)
-    }
-
+    /// Ends a turn, in which everything that can proceed did. Gives shelves to which the hand will come soon: what is dirty there is to be brought home
+    /// before.
     #[inline]
-    fn end_turn(&mut self, now_ns: u64) -> Option<Begun> {
+    pub fn end_turn(&mut self, now_ns: u64) -> Vec<Region> {
         self.expected_is_over();
         self.say_what_is_emptied(now_ns);
         self.end_quietly(now_ns);
-        let (shelves, pages) = (self.place.layout.segments_per_shard, self.place.layout.pages_per_segment());
-        if self.filled < pages && !self.hand.is_far() {
-            return None;
-        }
-        // For the policy's sense of time: a region is begun with as many blocks as one holds.
-        self.filled = self.filled.saturating_sub(pages);
-        // What is dirty there is brought home before the hand comes.
+        let shelves = self.place.layout.segments_per_shard;
         let begun = self.hand.take_begun();
-        let soon = |at: u32| self.region_at((at + shelves / HOME_AHEAD_ONE_IN) % shelves);
-        Some(Begun { full: None, next_to_go: begun.into_iter().map(soon).collect() })
+        begun.into_iter().map(|at| self.region_at((at + shelves / HOME_AHEAD_ONE_IN) % shelves)).collect()
     }
 
-    fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(SlotsIo) -> C) {
-        self.hand_out(now_ns, pool, facts, out, context);
-    }
-
-    fn completed(&mut self, io: SlotsIo, ok: bool) -> Progress {
-        self.has_completed(io, ok)
-    }
-
-    fn release(&mut self, slot: Slot) {
+    /// A slot of [`Progress::gone`] has left the index.
+    pub fn release(&mut self, slot: Slot) {
         if !slot.is_packed() {
             self.places.leave_durably(slot.0, self.epoch);
             self.settle();
         }
     }
 
-    fn may_let_go(&self) -> bool {
-        self.common.commits.is_failed() || self.has_room(Purpose::Void)
+    /// Whether [`Slots::let_go`] may be called now; while not, it may be after groups were written.
+    pub fn may_let_go(&self) -> bool {
+        self.commits.is_failed() || self.has_room(Purpose::Void)
     }
 
-    fn let_go(&mut self, slot: Slot) {
-        if !self.common.commits.is_failed() {
+    /// A slot has left the index without a record: nobody will ask for its block again.
+    pub fn let_go(&mut self, slot: Slot) {
+        if !self.commits.is_failed() {
             let (place, unit) = stated_place(slot);
             let group = self.say(Statement::Gone { slot: place, unit, checksum: 0 }, Urgency::By(0));
             self.leave(slot, group);
         }
     }
 
-    fn deadline(&self) -> Option<u64> {
-        let room = self.closed.len() + self.writing.len() < GROUPS_IN_FLIGHT_MAX && !self.common.commits.is_failed();
+    /// When to call [`Slots::pump`] or [`Slots::end_turn`] if nothing happens.
+    pub fn deadline(&self) -> Option<u64> {
+        let room = self.closed.len() + self.writing.len() < GROUPS_IN_FLIGHT_MAX && !self.commits.is_failed();
         let group = self.building.as_ref().filter(|_| room).map(|building| building.deadline_ns).filter(|time| *time != u64::MAX);
         [group, self.quiet_deadline()].into_iter().flatten().min()
     }
 
-    fn is_short_of_pages(&self) -> bool {
+    /// Whether the last [`Slots::pump`] lacked pages: nobody tells when there are some.
+    pub fn is_short_of_pages(&self) -> bool {
         self.short_of_pages
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether nothing is being written, flushed or waiting to be.
+    pub fn is_idle(&self) -> bool {
         self.has_written_all() && !self.owes_last_word()
     }
 
-    fn end(&self) -> LogEnd {
-        LogEnd { next_seq: self.common.commits.last() + 1, next_group: self.common.commits.last() + 1, tail_seq: self.rounds.tail() }
+    /// Where it would continue after a stop. Only when idle.
+    pub fn end(&self) -> LogEnd {
+        LogEnd { next_seq: self.commits.last() + 1, next_group: self.commits.last() + 1, tail_seq: self.rounds.tail() }
     }
 
-    fn gauges(&self) -> Gauges {
+    /// How full it is.
+    pub fn gauges(&self) -> Gauges {
         Gauges {
             newest_region: self.rounds.head(),
             oldest_region: self.rounds.tail(),
             free_regions: u64::from(self.places.free() / self.place.layout.pages_per_segment()),
             written_bytes: self.written_pages * BLOCK_BYTES,
-            slots: Some(SlotGauges {
+            slots: SlotGauges {
                 slots: u64::from(self.places.slots() - self.place.layout.ring_pages),
                 free: u64::from(self.places.free()),
                 leaving: u64::from(self.places.leaving()),
@@ -556,28 +580,9 @@ impl Store for Slots {
                 packed_records: self.packs.records,
                 packed_bytes: 0,
                 ring_pages: self.ring_pages(),
-                ring_used_pages: (self.common.commits.last() + 1).saturating_sub(self.durable_tail).min(self.ring_pages()),
-            }),
+                ring_used_pages: (self.commits.last() + 1).saturating_sub(self.durable_tail).min(self.ring_pages()),
+            },
         }
-    }
-}
-
-/// Nothing is ever stored denser by being moved.
-impl WorkAhead for Slots {
-    fn look_ahead(&self, _turn: &EvictTurn, _under_way: bool, _worth: impl Fn(Region) -> Worth) -> Ahead {
-        Ahead::Nothing
-    }
-
-    fn begin_ahead(&mut self, _turn: &EvictTurn, _worth: Worth) -> Option<Judge> {
-        None
-    }
-
-    fn resume_ahead(&mut self) {}
-
-    fn pause_ahead(&mut self) {}
-
-    fn works_ahead(&self) -> bool {
-        false
     }
 }
 

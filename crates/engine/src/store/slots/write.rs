@@ -5,7 +5,7 @@ use super::{GROUPS_IN_FLIGHT_MAX, RING_RESERVE, Slots, SlotsIo, UNFLUSHED_ONE_IN
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::outbox::Outbox;
-use crate::store::{Facts, Progress, Purpose, Store, Urgency};
+use crate::store::{Facts, Progress, Purpose, Urgency};
 use alloc::vec::Vec;
 use format::PAGE_BYTES;
 use format::slots::statement::UNIT_BYTES;
@@ -50,7 +50,7 @@ impl Slots {
 
     pub(super) fn begin_group(&mut self) {
         assert!(self.ring_room() > 0, "the ring is full");
-        let group = self.common.commits.begin();
+        let group = self.commits.begin();
         let within = self.swept_to > 0 && !mutants::active(mutants::PART_OF_SLOT_PASSED);
         let page = self.rounds.begin(self.stated_units(), self.usable_pages().saturating_sub(RING_RESERVE), within);
         assert_eq!(group, page, "each group has a page of the ring");
@@ -114,7 +114,7 @@ impl Slots {
             return;
         }
         let group = self.young.group_of(set.slot).unwrap_or(0);
-        set.settled = group <= self.common.commits.durable() || mutants::active(mutants::SWEEP_SETTLES_ALL);
+        set.settled = group <= self.commits.durable() || mutants::active(mutants::SWEEP_SETTLES_ALL);
         if set.settled || !mutants::active(mutants::SWEEP_LEAVES_OUT) {
             building.say(&Statement::Set(set));
         }
@@ -127,23 +127,17 @@ impl Slots {
         }
     }
 
-    pub(super) fn hand_out<C>(
-        &mut self,
-        now_ns: u64,
-        pool: &PagePool,
-        facts: &dyn Facts,
-        out: &mut Outbox<C>,
-        context: impl Fn(SlotsIo) -> C,
-    ) {
+    /// Hands out what is due.
+    pub fn pump<C>(&mut self, now_ns: u64, pool: &PagePool, facts: &dyn Facts, out: &mut Outbox<C>, context: impl Fn(SlotsIo) -> C) {
         self.short_of_pages = false;
-        if self.common.commits.is_failed() {
+        if self.commits.is_failed() {
             return;
         }
         self.look_at_sweep(facts);
         let others = !self.closed.is_empty() || !self.writing.is_empty();
         let due = self.building.as_ref().is_some_and(|building| {
             let commit = building.commit || building.share && !others;
-            let durable = building.durable || self.common.commits.is_wanted(building.group);
+            let durable = building.durable || self.commits.is_wanted(building.group);
             commit || building.deadline_ns <= now_ns || durable && self.flush.is_none()
         });
         if due && self.closed.len() + self.writing.len() < GROUPS_IN_FLIGHT_MAX {
@@ -194,7 +188,7 @@ impl Slots {
             shard: self.place.shard,
             group,
             tail: building.tail,
-            durable: self.common.commits.durable(),
+            durable: self.commits.durable(),
             epoch: 0,
         };
         head.encode_said(building.said(), &mut page);
@@ -210,16 +204,16 @@ impl Slots {
         self.writing.push_back(Writing { group, tail: building.tail, left: 1 + runs.len(), slots, packed: building.packed });
         let place = self.place.ring().page_of(group);
         for (slot, pages) in runs {
-            self.common.ssds.write(out, offset(slot), pages, false, context(SlotsIo::Run(group)));
+            self.ssds.write(out, offset(slot), pages, false, context(SlotsIo::Run(group)));
         }
-        self.common.ssds.write(out, offset(place), PageVec::from_iter([page.freeze()]), false, context(SlotsIo::Page(group)));
+        self.ssds.write(out, offset(place), PageVec::from_iter([page.freeze()]), false, context(SlotsIo::Page(group)));
     }
 
     fn flush_if_wanted<C>(&mut self, out: &mut Outbox<C>, context: &impl Fn(SlotsIo) -> C) {
         if self.flush.is_some() {
             return;
         }
-        let (commits, complete) = (&self.common.commits, self.common.commits.complete());
+        let (commits, complete) = (&self.commits, self.commits.complete());
         let most = UNFLUSHED_PAGES_MAX.min(self.places.slots() / UNFLUSHED_ONE_IN);
         let ring_is_short =
             self.ring_room() < self.usable_pages() / 4 || self.packs.were_used() && self.ring_room_for_others() <= RING_RESERVE + 2;
@@ -227,14 +221,14 @@ impl Slots {
         if by_itself || commits.next_wanted().is_some_and(|group| group <= complete) {
             self.flush = Some((complete, self.complete_tail));
             self.unflushed_pages = 0;
-            self.common.ssds.flush(out, context(SlotsIo::Flush));
+            self.ssds.flush(out, context(SlotsIo::Flush));
         }
     }
 
-    /// One of its I/Os completed.
-    pub(super) fn has_completed(&mut self, io: SlotsIo, ok: bool) -> Progress {
+    /// An I/O has completed, or failed: that is final, nothing more is written.
+    pub fn completed(&mut self, io: SlotsIo, ok: bool) -> Progress {
         let mut progress = Progress { flushed: io == SlotsIo::Flush, ..Progress::default() };
-        if self.common.commits.is_failed() {
+        if self.commits.is_failed() {
             return progress;
         }
         if !ok && mutants::active(mutants::FAILED_FLUSH_RETRIED) && io == SlotsIo::Flush {
@@ -242,7 +236,7 @@ impl Slots {
             return progress;
         }
         if !ok && !mutants::active(mutants::FAILED_STORE_WRITE_DONE) {
-            return Progress { ready: self.common.commits.fail(), failed: true, ..progress };
+            return Progress { ready: self.commits.fail(), failed: true, ..progress };
         }
         match io {
             SlotsIo::Page(group) => self.written(group, true, &mut progress),
@@ -261,17 +255,17 @@ impl Slots {
         };
         writing.left = if all { 0 } else { writing.left.saturating_sub(1) };
         while let Some(writing) = self.writing.pop_front_if(|writing| writing.left == 0) {
-            self.common.commits.completed(writing.group);
+            self.commits.completed(writing.group);
             self.complete_tail = writing.tail;
-            self.common.in_flight.landed(writing.slots.into_iter().map(Slot), writing.packed.into_iter());
+            self.in_flight.landed(writing.slots.into_iter().map(Slot), writing.packed.into_iter());
         }
-        self.common.commits.take_complete(&mut progress.ready);
+        self.commits.take_complete(&mut progress.ready);
     }
 
     fn flushed(&mut self, progress: &mut Progress) {
         let (group, tail) = self.flush.take().expect("a flush was running");
-        self.common.commits.flushed(group);
-        self.common.commits.take_durable(&mut progress.ready);
+        self.commits.flushed(group);
+        self.commits.take_durable(&mut progress.ready);
         self.durable_tail = self.durable_tail.max(tail);
         self.young.durable(group);
         self.forget_gone(progress);
@@ -282,39 +276,39 @@ impl Slots {
 
     /// When [`Slots::end_quietly`] should look again if nothing happens.
     pub(super) fn quiet_deadline(&self) -> Option<u64> {
-        if self.common.quiescing && mutants::active(mutants::LAST_WORD_UNSAID) {
+        if self.quiescing && mutants::active(mutants::LAST_WORD_UNSAID) {
             return None;
         }
         let quiet = &self.quiet;
-        let at_rest = self.has_written_all() && !self.common.commits.is_failed();
-        let at_ns = if self.common.quiescing { 0 } else { quiet.since_ns + QUIET_AFTER_NS };
+        let at_rest = self.has_written_all() && !self.commits.is_failed();
+        let at_ns = if self.quiescing { 0 } else { quiet.since_ns + QUIET_AFTER_NS };
         (quiet.said_by < quiet.last_group && at_rest).then_some(at_ns)
     }
 
     /// Whether it has to be said yet, before a stop, that all is durable: else a start would take a last group that the SSD has damaged for one
     /// that was never whole.
     pub(super) fn owes_last_word(&self) -> bool {
-        let is_said = self.quiet.said_by >= self.common.commits.last();
-        self.common.quiescing && !self.common.commits.is_failed() && !is_said && !mutants::active(mutants::LAST_WORD_UNSAID)
+        let is_said = self.quiet.said_by >= self.commits.last();
+        self.quiescing && !self.commits.is_failed() && !is_said && !mutants::active(mutants::LAST_WORD_UNSAID)
     }
 
     /// Looks whether the store is quiet now; at the end of each turn.
     pub(super) fn end_quietly(&mut self, now_ns: u64) {
-        let last_group = self.common.commits.last();
+        let last_group = self.commits.last();
         if self.quiet.last_group != last_group {
             (self.quiet.last_group, self.quiet.since_ns) = (last_group, now_ns);
         }
         if self.quiet_deadline().is_none_or(|at_ns| at_ns > now_ns) {
             return;
         }
-        if self.common.commits.durable() < last_group {
-            self.common.commits.want_durable(last_group);
+        if self.commits.durable() < last_group {
+            self.commits.want_durable(last_group);
         } else if self.has_room(Purpose::Void) && self.ring_room() > RING_RESERVE {
             self.begin_group();
             let building = self.building.as_mut().expect("just begun");
             building.want(Urgency::Durable);
             (self.quiet.said_by, self.quiet.last_group) = (building.group, building.group);
-            self.common.commits.want_durable(building.group);
+            self.commits.want_durable(building.group);
         } else {
             self.quiet.said_by = last_group;
         }

@@ -1,14 +1,13 @@
 //! One shard alone on devices in memory, which answer at once unless they are told to hold what they got.
 
 use super::disk::Disk;
-use super::pool::volume;
 use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions};
 use engine::index::Index;
 use engine::key::mix;
 use engine::packer::ContentOptions;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, RecoveredBlock, Restored, Shard, ShardConfig};
 use engine::store::{StorePlace, slots};
-use engine::superblock::{self, PoolState};
+use engine::superblock;
 use format::Layout;
 use format::checkpoint::LogEnd;
 use format::slots::Set;
@@ -39,18 +38,20 @@ pub struct Rig {
     pub holds_home_flushes: bool,
     /// How long a look at a block takes, to encode it.
     pub look_ns: u64,
-    /// So are reads of the SSD below this offset, in bytes.
-    pub holds_ssd_below: u64,
+    /// So are flushes of the SSD.
+    pub holds_ssd_flushes: bool,
     pub held: Vec<Io>,
+    /// Dirty blocks may be told to be unreadable.
+    pub tolerates_unreadable: bool,
 }
 
 impl Rig {
     pub fn new(content: Content) -> Rig {
-        Rig::with_log_at(content, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
+        Rig::with_ring_at(content, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
     }
 
-    pub fn with_log_at(content: Content, start: LogEnd) -> Rig {
-        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
+    pub fn with_ring_at(content: Content, start: LogEnd) -> Rig {
+        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool").with_packed_slots();
         let pool = PagePool::new(2 * PAGES_MIN + 8192);
         let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: 8, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
@@ -72,36 +73,20 @@ impl Rig {
             holds_home: false,
             holds_home_flushes: false,
             look_ns: 0,
-            holds_ssd_below: 0,
+            holds_ssd_flushes: false,
             held: Vec::new(),
+            tolerates_unreadable: false,
         };
         rig.set(content);
         rig
     }
 
-    /// The SSD as it is now, with the superblock of the session that the shard runs in.
-    pub fn disk(&self) -> (Disk, PoolState) {
-        let StorePlace { uuid, layout, .. } = self.shard.config().place;
-        let mut disk = Disk::new(layout.ssd_bytes);
-        let mut pool = superblock::create(&mut disk, layout, uuid).expect("creates");
-        pool.superblock.volumes.push(volume(1, Mode::WriteBack));
-        pool.superblock.next_volume_id = VolumeId(2);
-        pool.begin_session(&mut disk, &[LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 }], &[]).expect("begins");
-        for (page, bytes) in (0..).zip(self.ssd.as_chunks::<4096>().0) {
-            if page * 4096 >= layout.segments_at_bytes() && bytes.iter().any(|byte| *byte != 0) {
-                disk.rot(page * 4096, |into| *into = *bytes);
-            }
-        }
-        (disk, pool)
-    }
-
-    /// The same backing device behind the pool with slots that is on that SSD.
-    pub fn restarted_in_slots(self, disk: &mut Disk, content: Content) -> Rig {
+    /// The same backing device behind the pool that is on that SSD.
+    pub fn restarted(self, disk: &mut Disk, content: Content) -> Rig {
         let mut state = superblock::load(disk).expect("loads");
         state.reserve_session(disk).expect("stores");
         let layout = state.superblock.layout;
-        let mut index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
-        index.number_by_place();
+        let index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
         let (mut found, mut next_object) = (Restored::with_index(index), 1);
         let mut add = |set: &Set| {
             let (slot, stored) = slots::in_index(set);
@@ -143,6 +128,7 @@ impl Rig {
             match action {
                 Action::Reply(reply) => self.replies.push(reply),
                 Action::Event(Event::CommandDone(_, result)) => assert_eq!(result, Ok(())),
+                Action::Event(Event::DirtyBlockUnreadable(..) | Event::DestageFailed(..)) if self.tolerates_unreadable => {}
                 Action::Event(event) => panic!("{event:?}"),
                 Action::Io(io) if self.holds(&io) => self.held.push(io),
                 Action::Io(io) => self.perform(io),
@@ -152,7 +138,7 @@ impl Rig {
 
     fn holds(&self, io: &Io) -> bool {
         if io.target.is_ssd() {
-            io.offset_bytes < self.holds_ssd_below && matches!(io.kind, IoKind::Read(_))
+            self.holds_ssd_flushes && matches!(io.kind, IoKind::Flush)
         } else {
             self.holds_home || self.holds_home_flushes && matches!(io.kind, IoKind::Flush)
         }
@@ -182,7 +168,7 @@ impl Rig {
 
     /// Performs what was held, and holds nothing more.
     pub fn release(&mut self) {
-        (self.holds_home, self.holds_home_flushes, self.holds_ssd_below) = (false, false, 0);
+        (self.holds_home, self.holds_home_flushes, self.holds_ssd_flushes) = (false, false, false);
         for io in std::mem::take(&mut self.held) {
             self.perform(io);
         }
@@ -277,13 +263,9 @@ impl Rig {
         blocks
     }
 
-    /// Writes blocks with such contents until the log has gone round one and a half times.
+    /// Writes blocks with such contents, twice as many as fit in pages of their own.
     pub fn fill(&mut self, content: fn(u64) -> [u8; 4096]) {
-        let segments = self.shard.config().place.layout.segments_per_shard;
-        for first in (0..).map(|request| request * AT_ONCE % BLOCKS) {
-            if self.shard.stats().newest_region > u64::from(segments) * 3 / 2 {
-                break;
-            }
+        for first in (0..2 * self.shard.stats().slots).step_by(AT_ONCE as usize) {
             let contents: Vec<[u8; 4096]> = (first..first + AT_ONCE).map(content).collect();
             self.write(first, &contents);
         }

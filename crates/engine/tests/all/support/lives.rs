@@ -120,7 +120,7 @@ pub fn one_life_in(seed: u64, habit: FooterHabit, packs: bool, layout: Layout, f
             // A stop in order; the next session begins where the checkpoint says.
             end = writer.stop(&mut disk);
             model = writer.model;
-            checkpoint::write(&mut disk, &mut pool, &[end], &[], &mut |_, _| None).expect("writes");
+            super::checkpoint::write(&mut disk, &mut pool, &[end], &[], &mut |_, _| None).expect("writes");
             disk.cut_power(&mut random);
             pool = superblock::load(&mut disk).expect("loads");
             let checkpoint = checkpoint::open(&mut disk, &pool).expect("opens").expect("it was a clean stop");

@@ -3,9 +3,11 @@
 #![allow(dead_code)] // Each test file uses a part.
 
 pub mod alone;
+pub mod checkpoint;
 pub mod disk;
 pub mod given;
 pub mod lives;
+pub mod lost;
 pub mod model;
 pub mod packing;
 pub mod pool;

@@ -237,6 +237,20 @@ impl Writer {
             self.complete_all(disk);
             self.flush(disk);
         }
+        self.make_footer();
+        if habit != FooterHabit::Late {
+            self.write_late_footers(disk);
+        }
+        self.open.clear();
+        self.seq += 1;
+        self.page = 0;
+        assert!(self.durable_tail() + segments > self.seq, "the writer let its ring fill");
+        // A footer must not be written over its successor's.
+        self.late_footers.retain(|(_, _, seq)| seq + segments > self.seq);
+    }
+
+    /// The footer of the open segment, to be written.
+    fn make_footer(&mut self) {
         if let (Some((first, _)), Some((last, last_records))) = (self.open.first(), self.open.last()) {
             let head = FooterHead {
                 uuid: self.uuid,
@@ -254,16 +268,7 @@ impl Writer {
             let records: Vec<Record> = self.open.iter().flat_map(|(_, records)| records).copied().collect();
             let offset_bytes = self.layout.footer_write_offset(self.shard, self.layout.physical(self.seq), records.len() as u32);
             self.late_footers.push((offset_bytes, head.encode(&self.layout, &records), self.seq));
-            if habit != FooterHabit::Late {
-                self.write_late_footers(disk);
-            }
         }
-        self.open.clear();
-        self.seq += 1;
-        self.page = 0;
-        assert!(self.durable_tail() + segments > self.seq, "the writer let its ring fill");
-        // A footer must not be written over its successor's.
-        self.late_footers.retain(|(_, _, seq)| seq + segments > self.seq);
     }
 
     /// The tail that the medium durably tells to be durable: the tail of a group that a flushed header calls flushed. Only
@@ -280,9 +285,11 @@ impl Writer {
         }
     }
 
-    /// Stops in order, the open segment left without a footer; gives where the log goes on.
+    /// Stops in order, each segment with a footer; gives where the log goes on.
     pub fn stop(&mut self, disk: &mut Disk) -> LogEnd {
         self.complete_all(disk);
+        self.flush(disk);
+        self.make_footer();
         self.write_late_footers(disk);
         self.flush(disk);
         let next_seq = self.seq + u64::from(self.page > 0);

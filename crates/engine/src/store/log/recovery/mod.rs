@@ -34,7 +34,6 @@ pub use format::checkpoint::LogEnd;
 use format::slots::Set;
 use format::{Packed, Record, RecordKind, Superblock};
 pub(crate) use read::payload_matches;
-pub(crate) use seal::seal_end;
 use types::{ShardIndex, VolumeId};
 
 /// Each start takes a fresh segment, so a pool that crashes again and again before it can evict would run out of them. Recovery
