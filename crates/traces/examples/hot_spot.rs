@@ -76,7 +76,7 @@ impl World {
         let zero = pool.allocate_zeroed().expect("an empty pool has pages").freeze();
         let options = options(setup, mode);
         let shards = (0..layout.shards).map(|index| {
-            let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(index), layout };
+            let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(index), layout, ring_first: 0 };
             let config = ShardConfig { place, ram_blocks: ram_blocks / shards, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
             let mut shard = Shard::new(config, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 });
             shard.command(0, Command::Attach { volume: VOLUME, id: VOLUME_ID, size_bytes: setup.data << 20, options: options.clone() });
