@@ -46,6 +46,13 @@ impl Layout {
         if place.layout.has_slots() { Layout::Slots(Slots::new(place, start, index)) } else { Layout::Ring(Ring::new(place, start)) }
     }
 
+    /// See [`crate::shard::Shard::keep_writes_apart`].
+    pub fn keep_apart(&mut self) {
+        if let Layout::Slots(slots) = self {
+            slots.keep_apart();
+        }
+    }
+
     /// How far what was written is safe.
     #[inline]
     pub fn commits(&self) -> &Commits {

@@ -3,6 +3,7 @@
 use super::{
     Appended, Building, GROUPS_IN_FLIGHT_MAX, Need, PackedPayload, Placed, Ring, RingIo, Sealed, UNFLUSHED_PAGES_MAX, Urgency, Writing,
 };
+use crate::api::WriteKind;
 use crate::index::Slot;
 use crate::mutants;
 use crate::outbox::Outbox;
@@ -251,7 +252,7 @@ impl Ring {
         self.written_pages += u64::from(count);
         self.unflushed_pages += u64::from(count);
         let offset_bytes = self.page_offset_bytes(group.seq, group.first_page);
-        self.common.ssds.write(out, offset_bytes, pages, false, context(RingIo::Group(group.group)));
+        self.common.ssds.write(out, offset_bytes, pages, false, WriteKind::Other, context(RingIo::Group(group.group)));
     }
 
     fn write_footer<C>(&mut self, pool: &PagePool, out: &mut Outbox<C>, context: &impl Fn(RingIo) -> C) -> bool {
@@ -289,7 +290,7 @@ impl Ring {
         self.unflushed_pages += count as u64;
         self.footers_in_flight += 1;
         let pages = pages.into_iter().map(page::PageMut::freeze).collect();
-        self.common.ssds.write(out, offset_bytes, pages, true, context(RingIo::Footer(sealed.seq)));
+        self.common.ssds.write(out, offset_bytes, pages, true, WriteKind::Other, context(RingIo::Footer(sealed.seq)));
         true
     }
 }

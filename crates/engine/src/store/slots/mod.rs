@@ -30,6 +30,7 @@ use super::{
     Ahead, Appended, Begun, Capacity, Commits, Common, Evict, EvictTurn, Eviction, Facts, Gauges, InFlight, Judge, PackedPayload, Payload,
     Place, Progress, Purpose, Readers, Region, RegionId, Safety, Ssds, Store, StorePlace, Urgency, WorkAhead, Worth,
 };
+use crate::api::WriteKind;
 use crate::index::{self, BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::outbox::Outbox;
@@ -122,6 +123,8 @@ pub struct Slots {
     filled: u32,
     hand: Box<Hand>,
     quiet: Quiet,
+    /// What the SSD has streams for is not written at once.
+    apart: bool,
     /// Something could not be written for want of pages.
     short_of_pages: bool,
 }
@@ -162,10 +165,16 @@ impl Slots {
             filled: 0,
             hand: Box::new(Hand::new(hand::shelf_from(0, layout, ring))),
             quiet: Quiet::new(start.next_group - 1),
+            apart: false,
             short_of_pages: false,
             common,
             place,
         }
+    }
+
+    /// See [`crate::shard::Shard::keep_writes_apart`].
+    pub fn keep_apart(&mut self) {
+        self.apart = true;
     }
 
     fn ring_pages(&self) -> u64 {
@@ -232,7 +241,7 @@ impl Slots {
     fn append_packed(&mut self, record: &Record, old: Option<Slot>, payload: PackedPayload, urgency: Urgency) -> (Slot, u64) {
         let group = self.group_with_room(2 * UNIT_BYTES);
         let slot = match bins::page_of(&payload) {
-            Some(page) if record.has_page_payload() => self.lay_page(page, group),
+            Some(page) if record.has_page_payload() => self.lay_page(page, written_as(record.kind), group),
             _ => self.lay(&payload, group),
         };
         let (place, unit) = stated_place(slot);
@@ -285,6 +294,14 @@ fn usable_pages(layout: &format::Layout, stated_units: u64) -> u64 {
 /// What blocks of which only some sectors are valid take in statements beyond those of others.
 fn partial_units(layout: &format::Layout) -> u64 {
     u64::from(layout.slots_per_shard() / PARTIAL_ONE_IN + PARTIAL_UNDER_WAY)
+}
+
+/// What a page is to the SSD that holds the content of such a record. What others rest on stays as clean blocks do.
+fn written_as(kind: RecordKind) -> WriteKind {
+    match kind {
+        RecordKind::DataDirty | RecordKind::DataLost => WriteKind::Clients,
+        _ => WriteKind::Fills,
+    }
 }
 
 /// What a statement says, as the index has it: the slot, and how a packed record is stored.
@@ -383,7 +400,7 @@ impl Store for Slots {
                     stored: None,
                 };
                 group = self.say(Statement::Set(set), urgency);
-                self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone()));
+                self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone(), written_as(kind)));
                 self.young.add(taken, group);
                 self.filled += 1;
                 self.common.in_flight.add(Slot(taken), page);

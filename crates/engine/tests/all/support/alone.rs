@@ -2,7 +2,7 @@
 
 use super::disk::Disk;
 use super::pool::volume;
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions, WriteKind};
 use engine::index::Index;
 use engine::key::mix;
 use engine::packer::ContentOptions;
@@ -33,6 +33,8 @@ pub struct Rig {
     /// How often time was what woke the shard.
     pub ticks: u64,
     pub ssd_pages_read: u64,
+    /// Pages that were written to the SSD, where, and as what.
+    pub ssd_writes: Vec<(WriteKind, u64, [u8; 4096])>,
     /// I/Os of the backing device are not performed but kept.
     pub holds_home: bool,
     /// Flushes of the backing device are not performed but kept.
@@ -50,7 +52,16 @@ impl Rig {
     }
 
     pub fn with_log_at(content: Content, start: LogEnd) -> Rig {
-        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool");
+        Rig::with_layout(content, Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool"), start)
+    }
+
+    /// A new pool whose blocks lie in slots.
+    pub fn in_slots(content: Content) -> Rig {
+        let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool").with_packed_slots();
+        Rig::with_layout(content, layout, LogEnd { next_seq: 1, next_group: 1, tail_seq: 1 })
+    }
+
+    fn with_layout(content: Content, layout: Layout, start: LogEnd) -> Rig {
         let pool = PagePool::new(2 * PAGES_MIN + 8192);
         let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
         let config = ShardConfig { place, ram_blocks: 8, pool: pool.clone(), dirty_max_permille: DIRTY_MAX_PERMILLE };
@@ -69,6 +80,7 @@ impl Rig {
             pool,
             ticks: 0,
             ssd_pages_read: 0,
+            ssd_writes: Vec::new(),
             holds_home: false,
             holds_home_flushes: false,
             look_ns: 0,
@@ -171,6 +183,10 @@ impl Rig {
                 pages = into;
             }
             IoKind::Write { pages, .. } => {
+                if io.target.is_ssd() {
+                    let written = (io.offset_bytes..).step_by(4096).zip(&pages);
+                    self.ssd_writes.extend(written.map(|(offset_bytes, page)| (io.writes, offset_bytes, **page)));
+                }
                 pages.iter().enumerate().for_each(|(at, page)| image[start + at * 4096..][..4096].copy_from_slice(&page[..]));
             }
             IoKind::WriteZeroes { .. } | IoKind::Discard => image[start..start + io.length_bytes as usize].fill(0),
