@@ -435,14 +435,14 @@ mod tests {
         let mut sampler = Sampler::default();
         let pool = PoolFacts { health: Health::Running, dirty_bytes: None, size_bytes: 1 << 30 };
         let facts = Facts { pools: BTreeMap::from([("p".to_string(), pool)]), ..Facts::default() };
-        let mut told = |refused: Option<&str>| {
+        let told = |refused: Option<&str>| {
             let streams = WriteStreams { announced: 8, refused: refused.map(String::from), ..WriteStreams::default() };
             let stats = PoolStats { write_streams: Some(streams), ..PoolStats::default() };
             let figures = Figures { pools: BTreeMap::from([("p".to_string(), stats)]), ..Figures::default() };
             sampler.sample(1000, 1000, &figures, &facts).1.len()
         };
         let seconds = [None, Some("Invalid argument"), Some("Invalid argument"), None, Some("Invalid argument")];
-        assert_eq!(seconds.map(|refused| told(refused)), [0, 1, 0, 0, 1], "a pool that starts again tries again");
+        assert_eq!(seconds.map(told), [0, 1, 0, 0, 1], "a pool that starts again tries again");
     }
 
     #[test]
