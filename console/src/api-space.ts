@@ -55,6 +55,15 @@ export interface SlotStats {
   accesses_since_change: number;
 }
 
+/** How a pool uses the write streams of its SSD. */
+export interface WriteStreams {
+  announced: number;
+  /** What each of those in use is for. */
+  uses: string[];
+  /** Why the SSD refused a write that named one; then none is named. */
+  refused: string | null;
+}
+
 /** How much of a pool's SSD stays unused. */
 export interface SpareView {
   percent: number;

@@ -2,7 +2,7 @@
 
 import type { ShareView } from "./api-access";
 import type { PreloadView } from "./api-objects";
-import type { ContentStats, FlashView, SlotStats, SpareView } from "./api-space";
+import type { ContentStats, FlashView, SlotStats, SpareView, WriteStreams } from "./api-space";
 
 export type Mode = "write-through" | "write-back" | "write-around" | "pass-through";
 export type Admission = "always" | "second-touch";
@@ -114,6 +114,8 @@ export interface PoolView {
   write_amplification?: number | null;
   /** What the SSD is estimated to write to its flash; null while the pool does not run. */
   flash?: FlashView | null;
+  /** How the write streams of the SSD are used; null where it announces none. */
+  write_streams?: WriteStreams | null;
   size_bytes: number;
   ram_bytes: number;
   cached_bytes: number | null;
@@ -348,6 +350,7 @@ export interface PoolStats {
   ssd_read_errors?: number;
   content: ContentStats | null;
   slots: SlotStats | null;
+  write_streams?: WriteStreams | null;
 }
 
 export interface StatsView {

@@ -1,7 +1,7 @@
 /** What the writes of a day mean for an SSD's rated life. */
 
 import type { HistoryView } from "../api";
-import type { FlashEstimate } from "../api-space";
+import type { FlashEstimate, WriteStreams } from "../api-space";
 import { digits } from "../format";
 
 export interface Rating {
@@ -28,6 +28,12 @@ export function ratedBytes(rating: Rating, ssd_bytes: number): number {
 export function flashRange(estimate: FlashEstimate): string {
   const [low, high] = [Math.min(estimate.even, estimate.skewed), Math.max(estimate.even, estimate.skewed)].map((figure) => digits(Math.round(figure * 10) / 10));
   return low === high ? low! : `${low} to ${high}`;
+}
+
+/** Which write streams are in use, in words. */
+export function writeStreams(streams: WriteStreams): string {
+  if (streams.refused !== null) return `Write streams: none, since the SSD refused a write that named one (${streams.refused}).`;
+  return `Write streams: ${streams.uses.length} (${streams.uses.join(", ")}).`;
 }
 
 /** Years until the rating is used up, at so many bytes a day; null if nothing is written, or no rating was entered. */

@@ -7,7 +7,7 @@ import { poolSamples } from "../live/volumes";
 import { recall, remember } from "../memory";
 import { get } from "../rest";
 import { Figure, Panel } from "../ui/basics";
-import { flashRange, perDay, ratedBytes, readRating, yearsLeft, type Rating } from "./endurance";
+import { flashRange, perDay, ratedBytes, readRating, writeStreams, yearsLeft, type Rating } from "./endurance";
 
 const WEEK_S = 7 * 86_400;
 
@@ -73,6 +73,7 @@ export function Wear({ pool }: { pool: PoolView }) {
         </dl>
       )}
       {pool.spare && pool.flash?.note && <p class="muted hint">Estimate: {pool.flash.note}.</p>}
+      {pool.write_streams && <p class="muted hint">{writeStreams(pool.write_streams)}</p>}
       {left !== null && left < 3 && <p class="warn-text">The SSD wears fast: admission second-touch, a larger RAM tier, a longer write-cache depth or a larger SSD would spare it.</p>}
       <fieldset class="inline-fields">
         <legend>What the SSD's maker promises (remembered in this browser)</legend>

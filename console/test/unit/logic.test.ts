@@ -4,7 +4,7 @@ import type { DeviceView, VolumeSample } from "../../src/api";
 import { cellLength, cellsFor, grid, between, warmth } from "../../src/charts/heat-paint";
 import { poolValue, volumeValue } from "../../src/charts/history";
 import { ends, Window } from "../../src/charts/window";
-import { flashRange, perDay, ratedBytes, readRating, RATING_DEFAULT, yearsLeft } from "../../src/pool/endurance";
+import { flashRange, perDay, ratedBytes, readRating, RATING_DEFAULT, writeStreams, yearsLeft } from "../../src/pool/endurance";
 import { href, loginCode, parse } from "../../src/route";
 import { FRESH, poolBody, problems, review, shareBody, volumeBody, type Plan } from "../../src/setup/plan";
 import { exportsOf, offerProblems } from "../../src/words/offer";
@@ -48,6 +48,11 @@ test("a range of estimated flash writes begins with the lower figure", () => {
   assert.equal(flashRange({ own_spare_percent: 28, even: 1.53, skewed: 1.77 }), "1.5 to 1.8");
   assert.equal(flashRange({ own_spare_percent: 7, even: 7.85, skewed: 7.47 }), "7.5 to 7.9");
   assert.equal(flashRange({ own_spare_percent: 7, even: 1, skewed: 1 }), "1");
+});
+
+test("write streams are those in use, or say why there are none", () => {
+  assert.equal(writeStreams({ announced: 8, uses: ["ring", "fills"], refused: null }), "Write streams: 2 (ring, fills).");
+  assert.match(writeStreams({ announced: 8, uses: [], refused: "Invalid argument" }), /none, .* \(Invalid argument\)/);
 });
 
 test("endurance by either measure", () => {

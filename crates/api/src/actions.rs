@@ -1,7 +1,7 @@
 //! Every request of the management API is one [`Action`]. Pools, volumes and the daemon itself, as requests set and answers show them.
 
 use crate::options::{Options, OptionsPatch};
-use crate::stats::{ContentStats, PoolStats, SlotStats, VolumeStats};
+use crate::stats::{ContentStats, PoolStats, SlotStats, VolumeStats, WriteStreams};
 use crate::words::{self, Export, OnRestart};
 use crate::{DeviceExamine, DiskCreate, DiskSet, HistoryQuery, InsightAction, JobView, PoolImport, ShareAdd, ShareView, VolumeWarm};
 use serde::{Deserialize, Serialize};
@@ -500,6 +500,10 @@ pub struct PoolView {
     /// What the SSD is estimated to write to its flash; null while the pool does not run.
     #[serde(default)]
     pub flash: Option<FlashView>,
+    /// How the write streams of the SSD are used; null if the kernel announces none for it, where blocks lie in a log, and while the pool does
+    /// not run.
+    #[serde(default)]
+    pub write_streams: Option<WriteStreams>,
     /// Bytes of the SSD that the pool uses; 0 while unknown.
     pub size_bytes: u64,
     /// RAM tier; less than was asked for where the memory is limited, see the events.

@@ -130,6 +130,22 @@ pub struct PoolStats {
     /// How the SSD is used; null where blocks lie in a log.
     #[serde(default)]
     pub slots: Option<SlotStats>,
+    /// How the write streams of the SSD are used; null if the kernel announces none for it, and where blocks lie in a log.
+    #[serde(default)]
+    pub write_streams: Option<WriteStreams>,
+}
+
+/// How a pool uses the write streams of its SSD: what is written by one lies in other parts of the flash than what is written by another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WriteStreams {
+    /// How many the SSD announces.
+    pub announced: u16,
+    /// What each of those in use is for: "ring" (statements about blocks), "packed blocks", "clients' writes", "fills", or several with " and "
+    /// between them. Empty where the SSD refused a write.
+    pub uses: Vec<String>,
+    /// Why the SSD refused a write that named a stream, in the kernel's words; none is named since then. Null if it did not.
+    #[serde(default)]
+    pub refused: Option<String>,
 }
 
 /// How the SSD is used where blocks lie in slots, now.

@@ -5,7 +5,7 @@
 //! * [`identity`], [`signature`], [`busy`]: is it the device it was, does it hold something else, does somebody use it; they
 //!   ask [`system`].
 //! * [`openers`]: which programs have a device or file open.
-//! * [`drive`]: what kind of drive it is.
+//! * [`drive`]: what kind of drive it is. `streams`: how many write streams it has.
 //! * [`lvm`]: whether a volume group is used by several machines.
 //! * [`stack`]: what stands on a device, up to the mount points; [`below`]: what a path lies on, without asking any file system.
 //! * [`discover`]: which block devices there are.
@@ -38,6 +38,7 @@ pub mod size;
 mod space;
 pub mod spec;
 pub mod stack;
+mod streams;
 mod sys;
 pub mod system;
 
@@ -48,3 +49,4 @@ pub use error::{DeviceError, Operation};
 pub use open::{Access, OpenDevice, OpenError, Strayed};
 pub use physical::physical_block_bytes;
 pub use spec::{DeviceKind, DeviceSpec, SpecError};
+pub use streams::write_streams;

@@ -302,6 +302,24 @@ pub enum IoKind {
     Discard,
 }
 
+/// What a write to the SSD writes. Writes of one kind become void at about the same time: a device that keeps them apart has less to copy
+/// within its flash. Blocks of different kinds are written at once unless the shard was asked to keep them apart
+/// ([`crate::shard::Shard::keep_writes_apart`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WriteKind {
+    /// None of the others.
+    #[default]
+    Other,
+    /// Statements about blocks: a small ring, written in sequence, again and again.
+    Ring,
+    /// Packed payloads, several in a page.
+    Packed,
+    /// Blocks that clients wrote, a page each.
+    Clients,
+    /// Clean blocks that were admitted, a page each.
+    Fills,
+}
+
 /// One I/O for the outside to start. I/Os handed out may be performed in any order and at the same time.
 #[derive(Debug)]
 pub struct Io {
@@ -316,6 +334,8 @@ pub struct Io {
     pub length_bytes: u64,
     /// What to do, with its pages.
     pub kind: IoKind,
+    /// Of a write to the SSD: what it writes.
+    pub writes: WriteKind,
     /// Background work (destage, reinsertion): devices may serve client I/O first.
     pub background: bool,
 }

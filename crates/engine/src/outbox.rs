@@ -1,6 +1,6 @@
 //! What leaves the shard: actions in order, and for each I/O in flight what its completion means.
 
-use crate::api::{Action, Event, Io, IoId, IoKind, Reply, Target};
+use crate::api::{Action, Event, Io, IoId, IoKind, Reply, Target, WriteKind};
 use crate::store::Ground;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -58,6 +58,11 @@ impl<C> Outbox<C> {
     /// # Panics
     /// If it is none that a device can do: see [`Io`].
     pub fn io(&mut self, span: Span, kind: IoKind, context: C) -> IoId {
+        self.io_of(span, kind, WriteKind::Other, context)
+    }
+
+    /// The same for a write to the SSD of which it is known what it writes.
+    pub fn io_of(&mut self, span: Span, kind: IoKind, writes: WriteKind, context: C) -> IoId {
         let place = self.free.pop().unwrap_or(self.places.len() as u32);
         assert!(place < 1 << PLACE_BITS, "a million I/Os in flight");
         let id = IoId(self.serial << PLACE_BITS | u64::from(place));
@@ -69,7 +74,7 @@ impl<C> Outbox<C> {
             None => self.places.push(kept),
         }
         let Span { target, offset_bytes, length_bytes, background } = span;
-        self.actions.push_back(Action::Io(Io { id, target, offset_bytes, length_bytes, kind, background }));
+        self.actions.push_back(Action::Io(Io { id, target, offset_bytes, length_bytes, kind, writes, background }));
         id
     }
 

@@ -3,7 +3,7 @@
 use crate::content_figures;
 use crate::table::{self, Align};
 use api::human;
-use api::stats::{PolicyStats, SlotStats};
+use api::stats::{PolicyStats, SlotStats, WriteStreams};
 use api::{FlashEstimate, FlashView, Health, PoolSet, PoolView, ShareView, SpareView, VolumeView};
 use types::Mode;
 
@@ -95,6 +95,14 @@ fn flash_writes(flash: &FlashView) -> String {
     estimates + &flash.note.as_ref().map_or(String::new(), |note| format!(" ({note})"))
 }
 
+/// Which write streams of its SSD a pool uses.
+fn write_streams(streams: &WriteStreams) -> String {
+    match &streams.refused {
+        Some(reason) => format!("none: the SSD announces {} and refused a write that named one ({reason})", streams.announced),
+        None => format!("{} ({})", streams.uses.len(), streams.uses.join(", ")),
+    }
+}
+
 /// What a change of a pool's options has changed.
 pub fn pool_changed(before: &PoolView, now: &PoolView, set: &PoolSet) -> String {
     let options = |pool: &PoolView| [("content", pool.content.name().to_string()), ("on a blank SSD", pool.on_blank_ssd.clone())];
@@ -174,6 +182,8 @@ pub fn pool(pool: &PoolView) -> String {
         ("uuid", pool.uuid.to_string()),
     ];
     pairs.extend(pool.spare.iter().map(|spare| ("spare", spared(spare, pool.size_bytes))));
+    // Few SSDs have them: of the others there is nothing to say.
+    pairs.extend(pool.write_streams.iter().map(|streams| ("write streams", write_streams(streams))));
     pairs.extend(pool.slot_stats.iter().flat_map(slot_figures));
     pairs.extend(pool.content_stats.iter().flat_map(content_figures::pairs));
     pairs.extend(pool.recovery.iter().map(|line| ("last start", line.clone())));
@@ -335,4 +345,18 @@ fn trouble(name: &str, health: Health, problem: &Option<String>, remedy: &Option
 pub fn share(share: &ShareView) -> (&'static str, String) {
     let state = if share.device.is_some() { share.addresses.join(", ") } else { "not shared now".into() };
     ("share", format!("{}: {state} ({})", share.protocol.title(), share.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_streams_are_those_in_use_or_say_why_there_are_none() {
+        let uses = ["ring", "packed blocks", "clients' writes", "fills"].map(String::from).to_vec();
+        let streams = WriteStreams { announced: 8, uses, refused: None };
+        assert_eq!(write_streams(&streams), "4 (ring, packed blocks, clients' writes, fills)");
+        let refused = WriteStreams { announced: 8, uses: Vec::new(), refused: Some("Invalid argument".into()) };
+        assert_eq!(write_streams(&refused), "none: the SSD announces 8 and refused a write that named one (Invalid argument)");
+    }
 }

@@ -95,6 +95,13 @@ pub enum Notable {
         /// The volume.
         volume: String,
     },
+    /// The SSD of a pool refused a write that named one of the streams it announces.
+    StreamsRefused {
+        /// The pool.
+        pool: String,
+        /// As a sentence.
+        message: String,
+    },
 }
 
 /// Remembers the second before.
@@ -152,6 +159,13 @@ impl Sampler {
                 ssd_written_bytes: now.ssd_written_bytes,
                 write_amplification: now.write_amplification,
             };
+            let refused = |stats: &PoolStats| stats.write_streams.as_ref().and_then(|streams| streams.refused.clone());
+            if let Some(reason) = refused(&now).filter(|_| refused(before).is_none()) {
+                let message = format!(
+                    "the SSD announces write streams and refused a write that named one ({reason}): none is named until the pool starts again"
+                );
+                notable.push(Notable::StreamsRefused { pool: name.clone(), message });
+            }
             *before = now;
             (name.clone(), sample)
         });
@@ -336,7 +350,7 @@ pub fn point(part: &Histogram) -> LatencyPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::stats::VolumeStats;
+    use api::stats::{VolumeStats, WriteStreams};
     use datapath::figures::Clients;
     use std::sync::Arc;
 
@@ -414,6 +428,21 @@ mod tests {
         assert!((baseline(sampler.sample(1000, 1000, &first, &facts()).0) - 300_000.0).abs() < 1.0);
         let second = figures(stats(15), &[("bypass", 5, 300_000_000), ("miss", 10, 8_000_000)], None);
         assert!((baseline(sampler.sample(2000, 1000, &second, &facts()).0) - 8000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn refused_write_streams_are_told_once() {
+        let mut sampler = Sampler::default();
+        let pool = PoolFacts { health: Health::Running, dirty_bytes: None, size_bytes: 1 << 30 };
+        let facts = Facts { pools: BTreeMap::from([("p".to_string(), pool)]), ..Facts::default() };
+        let told = |refused: Option<&str>| {
+            let streams = WriteStreams { announced: 8, refused: refused.map(String::from), ..WriteStreams::default() };
+            let stats = PoolStats { write_streams: Some(streams), ..PoolStats::default() };
+            let figures = Figures { pools: BTreeMap::from([("p".to_string(), stats)]), ..Figures::default() };
+            sampler.sample(1000, 1000, &figures, &facts).1.len()
+        };
+        let seconds = [None, Some("Invalid argument"), Some("Invalid argument"), None, Some("Invalid argument")];
+        assert_eq!(seconds.map(told), [0, 1, 0, 0, 1], "a pool that starts again tries again");
     }
 
     #[test]

@@ -5,13 +5,13 @@ use super::slots;
 use super::volumes::LiveVolume;
 use super::{Machine, failed, locked};
 use api::error::ControlError;
-use api::stats::{Latency, PoolStats, VolumeStats, write_amplification};
+use api::stats::{Latency, PoolStats, VolumeStats, WriteStreams, write_amplification};
 use datapath::Counters;
 use datapath::figures::{Clients, Figures, Refused, VolumeFigures};
 use datapath::looking::{AddressMap, Cells, Explained};
-use engine::api::Outcome;
+use engine::api::{Outcome, WriteKind};
 use engine::stats::{ShardStats, VolumeStats as EngineStats};
-use runtime::{AllStats, Histogram, LatencySummary, PoolRef, RequestClass, VolumeRef};
+use runtime::{AllStats, Histogram, LatencySummary, PoolRef, RequestClass, StreamsInUse, VolumeRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -162,6 +162,8 @@ impl Machine {
     fn pool_stats_of(&self, name: &str, look: &PoolLook) -> PoolStats {
         let sum = |of: fn(&EngineStats) -> u64| look.volumes.values().map(of).sum::<u64>();
         let (shards, admitted_bytes) = (&look.shards, sum(|s| s.admitted_bytes));
+        let slots = look.slots.figures();
+        let streams = locked(&self.pools).get(name).and_then(|pool| pool.write_streams()).filter(|_| slots.is_some());
         let names = locked(&self.names_by_place);
         PoolStats {
             cached_bytes: shards.cached_blocks * BLOCK_BYTES,
@@ -175,7 +177,8 @@ impl Machine {
             checksum_errors: sum(|s| s.checksum_errors),
             ssd_read_errors: sum(|s| s.ssd_read_errors),
             content: look.content.figures(|place| names.get(&(name.to_string(), place)).cloned()),
-            slots: look.slots.figures(),
+            slots,
+            write_streams: streams.map(told_streams),
         }
     }
 }
@@ -189,6 +192,20 @@ fn refused_by_backing(live: &LiveVolume) -> Option<Refused> {
         None => "it moves less than is asked for, as a file does that was cut short".into(),
     };
     Some(Refused { asked: trouble.asked.word(), reason })
+}
+
+/// How the write streams of an SSD are used, in words.
+fn told_streams(streams: StreamsInUse) -> WriteStreams {
+    let word = |kind: &WriteKind| match kind {
+        WriteKind::Ring => "ring",
+        WriteKind::Packed => "packed blocks",
+        WriteKind::Clients => "clients' writes",
+        WriteKind::Fills => "fills",
+        WriteKind::Other => "the rest",
+    };
+    let uses = streams.uses.iter().map(|kinds| kinds.iter().map(word).collect::<Vec<_>>().join(" and ")).collect();
+    let refused = streams.refused.map(|errno| std::io::Error::from_raw_os_error(errno).to_string());
+    WriteStreams { announced: streams.announced, uses, refused }
 }
 
 /// What clients did, told apart.
@@ -300,5 +317,20 @@ impl Counters for Machine {
 
     fn address_map(&self, volume: &str, cells: Cells) -> Result<AddressMap, ControlError> {
         self.map_addresses(volume, cells)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::api::WriteKind::{Clients, Fills, Packed, Ring};
+
+    #[test]
+    fn streams_are_told_by_what_they_are_for() {
+        let three = StreamsInUse { announced: 3, uses: &[&[Ring], &[Clients], &[Packed, Fills]], refused: None };
+        assert_eq!(told_streams(three).uses, ["ring", "clients' writes", "packed blocks and fills"]);
+        let refused = told_streams(StreamsInUse { announced: 8, uses: &[], refused: Some(22) });
+        assert!(refused.announced == 8 && refused.uses.is_empty());
+        assert_eq!(refused.refused.as_deref(), Some("Invalid argument (os error 22)"));
     }
 }

@@ -19,7 +19,7 @@ use engine::superblock;
 use format::Layout;
 use page::PagePool;
 use records::state::{PoolPhase, PoolRecord, VolumeRecord};
-use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium};
+use runtime::{DeviceOptions, DeviceRef, EventSink, PoolOptions, PoolRef, SsdMedium, StreamsInUse};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,6 +70,11 @@ impl LivePool {
         self.ssd.name()
     }
 
+    /// How its SSD's write streams are used.
+    pub(super) fn write_streams(&self) -> Option<StreamsInUse> {
+        self.ssd.write_streams()
+    }
+
     pub(super) fn root(&self) -> &Mutex<Root> {
         &self.root
     }
@@ -103,11 +108,14 @@ impl Machine {
         life: Life,
         ssd: &OpenDevice,
         pages: PagePool,
-        shards: Vec<Shard>,
+        mut shards: Vec<Shard>,
     ) -> Result<(PoolRef, DeviceRef), ControlError> {
         let file = ssd.file().try_clone().map_err(|e| failed(e, "raise the limit on open files"))?;
         let options = DeviceOptions { name: record.ssd.clone(), file, geometry: ssd.geometry(), model: None };
         let device = self.runtime.open_device(options).map_err(|e| failed(e, "raise the limit on open files"))?;
+        if device.write_streams().is_some() {
+            shards.iter_mut().for_each(Shard::keep_writes_apart);
+        }
         let events = self.events_of(record, life, shards.len());
         let pool = PoolOptions { ssds: vec![device.clone()], shards, pages, events };
         let handle = self.runtime.add_pool(pool).map_err(|e| failed(e, ""))?;

@@ -1,6 +1,7 @@
 //! Devices as the runtime knows them: an open file with its rules, shared by the reactors.
 
 use crate::refusals::{DeviceTrouble, Refusals};
+use crate::write_streams::{StreamsInUse, WriteStreams};
 use device::Geometry;
 use device::model::DiskModel;
 use engine::flush_gate::FlushGate;
@@ -51,6 +52,8 @@ pub(crate) struct DeviceShared {
     pub(crate) failed: AtomicBool,
     /// What it refused lately.
     pub(crate) refusals: Refusals,
+    /// The streams that writes to it may name.
+    pub(crate) streams: WriteStreams,
     /// A modelled device is driven by one reactor, since the model must see all I/O in one order.
     pub(crate) model_home: Option<u16>,
 }
@@ -62,6 +65,7 @@ impl DeviceShared {
             number,
             name,
             physical_block_bytes: device::physical_block_bytes(&file, geometry.logical_block_bytes),
+            streams: WriteStreams::new(device::write_streams(&file)),
             file,
             geometry,
             size_bytes: AtomicU64::new(geometry.size_bytes),
@@ -107,6 +111,11 @@ impl DeviceRef {
     /// What it refuses, if that lasts.
     pub fn trouble(&self) -> Option<DeviceTrouble> {
         self.0.refusals.trouble()
+    }
+
+    /// How write streams of it are used; `None` if it has none.
+    pub fn write_streams(&self) -> Option<StreamsInUse> {
+        self.0.streams.in_use()
     }
 }
 

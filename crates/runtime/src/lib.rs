@@ -9,7 +9,8 @@
 //! Rooms: [`endpoint`] the seam that exports implement, with [`backlog`] and [`turn`], which they use; [`volume`] what they see of a volume; [`runtime`] the seam for the control
 //! thread; `reactor` the loop, with `ring`, `inbox` and timers; `device_io` (and the engine's flush gate) what happens to an I/O;
 //! `reactor::bare` and `cached` who serves a volume, the latter by the crate `pool`; [`content`] how shards
-//! store what blocks contain; `waits` which devices are waited for, and giving them up; [`latency`] and [`stats`] what is counted;
+//! store what blocks contain; `waits` which devices are waited for, and giving them up; `write_streams` which
+//! stream of an SSD a write names; [`latency`] and [`stats`] what is counted;
 //! [`tapped`] what those who watch loads get to see.
 
 mod all_stats;
@@ -40,6 +41,7 @@ pub mod turn;
 mod user_data;
 pub mod volume;
 mod waits;
+mod write_streams;
 
 pub use all_stats::AllStats;
 pub use backlog::Backlog;
@@ -62,3 +64,4 @@ pub use tapped::{PageSeen, Recognise, Sight, Tapped};
 pub use turn::Turn;
 pub use volume::VolumeRef;
 pub use waits::WaitingDevice;
+pub use write_streams::{StreamUses, StreamsInUse};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use engine::api::{Command, Completion, Io, IoError, IoId, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target};
+use engine::api::{Command, Completion, Io, IoError, IoId, IoKind, Op, Origin, Outcome, Reply, Request, RequestError, Target, WriteKind};
 use oldlog::Written;
 use page::{PageMutVec, PagePool, PageVec};
 
@@ -175,6 +175,7 @@ impl Plain {
             offset_bytes: if request.op == Op::Flush { 0 } else { start * 512 },
             length_bytes,
             kind,
+            writes: WriteKind::Other,
             background: false,
         };
         let early = self.bug == Bug::AckEarly && writes;

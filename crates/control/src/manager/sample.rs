@@ -29,6 +29,7 @@ impl Manager {
                 Notable::DirtyLimit { volume, message } | Notable::DestageBehind { volume, message } => {
                     self.events().note(Severity::Warning, &volume, message);
                 }
+                Notable::StreamsRefused { pool, message } => self.events().note(Severity::Warning, &pool, message),
                 Notable::DestageCaughtUp { volume } => self.events().note(Severity::Info, &volume, "destage has caught up"),
             }
         }

@@ -58,6 +58,7 @@ impl Manager {
         PoolView {
             spare,
             write_amplification: stats.write_amplification,
+            write_streams: stats.write_streams,
             flash: if runs { flash::estimate(&record, size_bytes, stats.slots.as_ref()) } else { None },
             name: record.name,
             uuid: record.uuid,

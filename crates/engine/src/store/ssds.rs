@@ -1,6 +1,6 @@
 //! Which SSD an I/O of the store is for. All I/Os of SSDs get their [`Span`] here, and nowhere else.
 
-use crate::api::{IoKind, Target};
+use crate::api::{IoKind, Target, WriteKind};
 use crate::outbox::{Outbox, Span};
 use page::PageVec;
 use types::{BLOCK_BYTES, SsdIndex};
@@ -17,9 +17,9 @@ impl Ssds {
     }
 
     /// Hands out a write of pages, whose completion means `context`.
-    pub(super) fn write<C>(&self, out: &mut Outbox<C>, offset_bytes: u64, pages: PageVec, background: bool, context: C) {
+    pub(super) fn write<C>(&self, out: &mut Outbox<C>, offset_bytes: u64, pages: PageVec, background: bool, writes: WriteKind, context: C) {
         let span = self.span(offset_bytes, pages.len(), background);
-        out.io(span, IoKind::Write { pages, fua: false }, context);
+        out.io_of(span, IoKind::Write { pages, fua: false }, writes, context);
     }
 
     /// Hands out a flush of all that was written, whose completion means `context`.

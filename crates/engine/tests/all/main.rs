@@ -16,3 +16,4 @@ mod superblock;
 mod support;
 mod upgrade;
 mod write_cache;
+mod write_kinds;

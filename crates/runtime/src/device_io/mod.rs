@@ -164,7 +164,7 @@ impl DeviceIo {
 
     /// Starts an I/O; its end is seen by [`DeviceIo::pop_finished`], never before this returns.
     pub(crate) fn submit(&mut self, ring: &mut Ring, now_ns: u64, device: u32, io: Io, owner: Owner) {
-        let Io { offset_bytes, length_bytes, kind, .. } = io;
+        let Io { offset_bytes, length_bytes, kind, writes, .. } = io;
         let Some(known) = self.devices.get_mut(device as usize).and_then(Option::as_mut) else {
             return self.refuse(owner, kind, IoError::Failed);
         };
@@ -188,7 +188,7 @@ impl DeviceIo {
         }
         let work = match kind {
             IoKind::Read(pages) => Work::Read(pages),
-            IoKind::Write { pages, fua } => Work::Write { pages, fua },
+            IoKind::Write { pages, fua } => Work::Write { pages, fua, stream: known.shared.streams.of(writes) },
             IoKind::WriteZeroes { fua, hole } => Work::Zero { method: known.zero_method, fua, hole },
             IoKind::Discard => Work::Discard,
             IoKind::Flush => Work::Flush,
@@ -281,6 +281,10 @@ impl DeviceIo {
             Verdict::More => self.transfer(ring, slot),
             Verdict::OtherMethod(method) => {
                 device.zero_method = method;
+                self.transfer(ring, slot);
+            }
+            Verdict::NoStreams(errno) => {
+                device.shared.streams.refused(errno);
                 self.transfer(ring, slot);
             }
             Verdict::CannotDiscard => {

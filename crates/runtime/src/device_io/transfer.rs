@@ -20,9 +20,11 @@ pub(super) enum ZeroMethod {
 
 pub(super) enum Work {
     Read(PageMutVec),
+    /// `stream`: which one of the device's write streams; 0: none.
     Write {
         pages: PageVec,
         fua: bool,
+        stream: u8,
     },
     /// `hole`: the client gives the range up.
     Zero {
@@ -134,6 +136,8 @@ pub(super) enum Verdict {
     TryLater,
     OtherMethod(ZeroMethod),
     CannotDiscard,
+    /// A write that named a stream is to be done again without: what the device said.
+    NoStreams(i32),
 }
 
 /// Zeroes to write where the device has no better way; 64 KiB, named as often as needed.
@@ -174,9 +178,9 @@ impl Active {
                     many => opcode::Readv::new(fd, many.as_ptr(), many.len() as u32).offset(offset_bytes).build(),
                 }
             }
-            Work::Write { pages, fua } => {
+            Work::Write { pages, fua, stream } => {
                 gather(&mut self.iovecs, pages.iter().skip(first).map(|page| page.as_ptr().cast_mut()), within_bytes, left_bytes);
-                write_entry(fd, &self.iovecs, offset_bytes, *fua)
+                write_entry(fd, &self.iovecs, offset_bytes, *fua, *stream)
             }
             Work::Zero { method: ZeroMethod::WritePages, fua, .. } => {
                 let mut left_bytes = left_bytes;
@@ -185,7 +189,7 @@ impl Active {
                     self.iovecs.push(libc::iovec { iov_base: ZEROES.0.as_ptr().cast_mut().cast(), iov_len: piece_bytes as usize });
                     left_bytes -= piece_bytes;
                 }
-                write_entry(fd, &self.iovecs, offset_bytes, *fua)
+                write_entry(fd, &self.iovecs, offset_bytes, *fua, 0)
             }
             Work::Zero { method, .. } => {
                 let how = if *method == ZeroMethod::PunchHole { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
@@ -241,6 +245,10 @@ impl Active {
             (_, libc::EAGAIN) => Verdict::TryLater,
             (_, libc::ENOSPC | libc::EDQUOT) => Verdict::Failed(IoError::NoSpace),
             (Work::Discard, _) if unsupported => Verdict::CannotDiscard,
+            (Work::Write { stream, .. }, libc::EINVAL | libc::EOPNOTSUPP) if *stream > 0 => {
+                *stream = 0;
+                Verdict::NoStreams(errno)
+            }
             (Work::Zero { method, .. }, _) if unsupported && *method != ZeroMethod::WritePages => {
                 *method = if *method == ZeroMethod::PunchHole { ZeroMethod::ZeroRange } else { ZeroMethod::WritePages };
                 Verdict::OtherMethod(*method)
@@ -250,11 +258,17 @@ impl Active {
     }
 }
 
-fn write_entry(fd: Fd, iovecs: &[libc::iovec], offset_bytes: u64, fua: bool) -> squeue::Entry {
+fn write_entry(fd: Fd, iovecs: &[libc::iovec], offset_bytes: u64, fua: bool, stream: u8) -> squeue::Entry {
     let flags = if fua { libc::RWF_DSYNC } else { 0 };
     match iovecs {
-        [one] => opcode::Write::new(fd, one.iov_base.cast(), one.iov_len as u32).offset(offset_bytes).rw_flags(flags).build(),
-        many => opcode::Writev::new(fd, many.as_ptr(), many.len() as u32).offset(offset_bytes).rw_flags(flags).build(),
+        [one] => {
+            let write = opcode::Write::new(fd, one.iov_base.cast(), one.iov_len as u32);
+            write.offset(offset_bytes).rw_flags(flags).write_stream(stream).build()
+        }
+        many => {
+            let write = opcode::Writev::new(fd, many.as_ptr(), many.len() as u32);
+            write.offset(offset_bytes).rw_flags(flags).write_stream(stream).build()
+        }
     }
 }
 
@@ -313,7 +327,7 @@ mod tests {
 
     #[test]
     fn errors_are_told_apart() {
-        let mut write = active(512, Work::Write { pages: PageVec::new(), fua: false });
+        let mut write = active(512, Work::Write { pages: PageVec::new(), fua: false, stream: 0 });
         assert!(matches!(write.judge(-libc::ENOSPC, 512), Verdict::Failed(IoError::NoSpace)));
         assert!(matches!(write.judge(-libc::EIO, 512), Verdict::Failed(IoError::Failed)));
         assert!(matches!(write.judge(-libc::EINTR, 512), Verdict::More));
@@ -321,6 +335,19 @@ mod tests {
         let mut flush = active(0, Work::Flush);
         assert!(matches!(flush.judge(-libc::EINTR, 512), Verdict::Failed(IoError::Failed)), "a flush has one attempt");
         assert!(matches!(active(512, Work::Discard).judge(-libc::EOPNOTSUPP, 512), Verdict::CannotDiscard));
+    }
+
+    #[test]
+    fn a_write_that_is_refused_with_a_stream_is_done_again_without() {
+        for errno in [libc::EINVAL, libc::EOPNOTSUPP] {
+            let mut write = active(512, Work::Write { pages: PageVec::new(), fua: false, stream: 3 });
+            assert!(matches!(write.judge(-libc::EAGAIN, 512), Verdict::TryLater), "that says nothing of the stream");
+            assert!(matches!(write.judge(-errno, 512), Verdict::NoStreams(said) if said == errno));
+            assert!(matches!(write.work, Work::Write { stream: 0, .. }));
+            assert!(matches!(write.judge(-errno, 512), Verdict::Failed(IoError::Failed)), "without one there is no other way");
+        }
+        let mut write = active(512, Work::Write { pages: PageVec::new(), fua: false, stream: 3 });
+        assert!(matches!(write.judge(-libc::EIO, 512), Verdict::Failed(IoError::Failed)), "the SSD fails");
     }
 
     #[test]

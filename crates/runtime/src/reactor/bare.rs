@@ -7,7 +7,7 @@ use super::Reactor;
 use super::requests::blocks_touched;
 use crate::device_io::{Finished, Owner};
 use crate::volume::Route;
-use engine::api::{Io, IoError, IoId, IoKind, Op, Outcome, RequestError, Target};
+use engine::api::{Io, IoError, IoId, IoKind, Op, Outcome, RequestError, Target, WriteKind};
 use page::PageVec;
 use types::{SECTOR_BYTES, VolumeIndex};
 
@@ -80,7 +80,7 @@ impl Reactor {
         let request = self.requests.get(number).expect("in flight");
         let Route::Bare { device } = self.volume_of(request).route else { unreachable!("routed by volume") };
         let target = Target::Backing(VolumeIndex(0));
-        let io = Io { id: IoId(u64::from(number)), target, offset_bytes, length_bytes, kind, background: false };
+        let io = Io { id: IoId(u64::from(number)), target, offset_bytes, length_bytes, kind, writes: WriteKind::Other, background: false };
         self.devices.submit(&mut self.ring, self.now_ns, device, io, Owner::Bare(number));
     }
 

@@ -1,6 +1,6 @@
 //! The flush gate of every device, as the runtime has it: one flush at a time, whichever shard asks; a failed one is final.
 
-use engine::api::{Completion, Io, IoError, IoId, IoKind};
+use engine::api::{Completion, Io, IoError, IoId, IoKind, WriteKind};
 use engine::flush_gate::{Arrival, Ended, FlushGate};
 use page::PageMutVec;
 
@@ -50,7 +50,11 @@ impl World<'_> {
         }
         if start_next {
             let target = target_of(device);
-            self.device_begin(device, lane, Io { id, target, offset_bytes: 0, length_bytes: 0, kind: IoKind::Flush, background: false });
+            self.device_begin(
+                device,
+                lane,
+                Io { id, target, offset_bytes: 0, length_bytes: 0, kind: IoKind::Flush, writes: WriteKind::Other, background: false },
+            );
         }
     }
 

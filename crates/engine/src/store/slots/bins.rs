@@ -8,6 +8,7 @@
 //! ([`super::hand`]).
 
 use super::Slots;
+use crate::api::WriteKind;
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::store::{Facts, PackedPayload, Purpose, Urgency};
@@ -129,9 +130,9 @@ impl Packs {
 
 impl Slots {
     /// Lays a page down in the building group as the payload of a packed record; gives its slot.
-    pub(super) fn lay_page(&mut self, page: Page, group: u64) -> Slot {
+    pub(super) fn lay_page(&mut self, page: Page, writes: WriteKind, group: u64) -> Slot {
         let taken = self.slot_for_one();
-        self.building.as_mut().expect("a group is being built").payloads.push((taken, page));
+        self.building.as_mut().expect("a group is being built").payloads.push((taken, page, writes));
         self.young.add(taken, group);
         self.packs.records += 1;
         self.packs.were_used = true;

@@ -1,6 +1,7 @@
 //! A group that statements are still added to, one that waits to be handed out, and one that is being written.
 
 use super::bins::Bin;
+use crate::api::WriteKind;
 use crate::index::Slot;
 use crate::store::Urgency;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ pub struct Building {
     /// What it says, in order, as it will stand in its page.
     said: Vec<u8>,
     /// Slots, and what is to be in them.
-    pub payloads: Vec<(u32, Page)>,
+    pub payloads: Vec<(u32, Page, WriteKind)>,
     /// Packed payloads, in slots of their own.
     pub bins: Vec<Bin>,
     /// Its packed records.
@@ -68,18 +69,19 @@ impl Building {
         }
     }
 
-    /// Its payloads as runs of neighbouring slots: the first slot of each, and the pages.
-    pub fn runs(&mut self, region_slots: u32) -> Vec<(u32, PageVec)> {
-        self.payloads.sort_unstable_by_key(|(slot, _)| *slot);
-        let mut runs: Vec<(u32, PageVec)> = Vec::new();
+    /// Its payloads as runs of neighbouring slots: the first slot of each, and the pages. With `apart`, a run is of one kind; else of what its
+    /// first page is.
+    pub fn runs(&mut self, region_slots: u32, apart: bool) -> Vec<(u32, PageVec, WriteKind)> {
+        self.payloads.sort_unstable_by_key(|(slot, ..)| *slot);
+        let mut runs: Vec<(u32, PageVec, WriteKind)> = Vec::new();
         // Slots of one region lie side by side on the SSD.
         let goes_on = |first: u32, pages: &PageVec, slot: u32| {
             first + pages.len() as u32 == slot && first / region_slots == slot / region_slots && pages.len() < RUN_PAGES_MAX
         };
-        for (slot, page) in self.payloads.drain(..) {
+        for (slot, page, writes) in self.payloads.drain(..) {
             match runs.last_mut() {
-                Some((first, pages)) if goes_on(*first, pages, slot) => pages.push(page),
-                _ => runs.push((slot, PageVec::from_iter([page]))),
+                Some((first, pages, before)) if (!apart || *before == writes) && goes_on(*first, pages, slot) => pages.push(page),
+                _ => runs.push((slot, PageVec::from_iter([page]), writes)),
             }
         }
         runs
@@ -98,4 +100,25 @@ pub struct Writing {
     pub slots: Vec<u32>,
     /// The same of packed ones.
     pub packed: Vec<Slot>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use page::PagePool;
+
+    #[test]
+    fn neighbours_are_written_at_once_unless_kinds_are_kept_apart() {
+        let pool = PagePool::new(8);
+        let runs = |apart| {
+            let mut building = Building::new(1);
+            for (slot, writes) in [(9, WriteKind::Fills), (3, WriteKind::Clients), (4, WriteKind::Fills), (5, WriteKind::Fills)] {
+                building.payloads.push((slot, pool.allocate().expect("a page").freeze(), writes));
+            }
+            let runs = building.runs(16, apart).into_iter();
+            runs.map(|(first, pages, writes)| (first, pages.len(), writes)).collect::<Vec<_>>()
+        };
+        assert_eq!(runs(false), [(3, 3, WriteKind::Clients), (9, 1, WriteKind::Fills)]);
+        assert_eq!(runs(true), [(3, 1, WriteKind::Clients), (4, 2, WriteKind::Fills), (9, 1, WriteKind::Fills)]);
+    }
 }

@@ -30,6 +30,7 @@ use super::{
     Appended, Capacity, Commits, Eviction, Gauges, InFlight, PackedPayload, Payload, Place, Purpose, Readers, Region, RegionId, Safety,
     Ssds, StorePlace, Urgency,
 };
+use crate::api::WriteKind;
 use crate::index::{self, BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::stats::SlotGauges;
@@ -130,6 +131,8 @@ pub struct Slots {
     epoch: u64,
     hand: Box<Hand>,
     quiet: Quiet,
+    /// What the SSD has streams for is not written at once.
+    apart: bool,
     /// Something could not be written for want of pages.
     short_of_pages: bool,
 }
@@ -161,6 +164,7 @@ impl Slots {
             epoch: 1,
             hand: Box::new(Hand::new(hand::shelf_from(0, layout, ring))),
             quiet: Quiet::new(start.next_group - 1),
+            apart: false,
             short_of_pages: false,
             commits: Commits::new(start.next_group - 1),
             in_flight: InFlight::default(),
@@ -215,6 +219,11 @@ impl Slots {
     /// The pool is being stopped: from now on nothing is begun that can wait.
     pub fn quiesce(&mut self) {
         self.quiescing = true;
+    }
+
+    /// See [`crate::shard::Shard::keep_writes_apart`].
+    pub fn keep_apart(&mut self) {
+        self.apart = true;
     }
 
     fn ring_pages(&self) -> u64 {
@@ -281,7 +290,7 @@ impl Slots {
     fn append_packed(&mut self, record: &Record, old: Option<Slot>, payload: PackedPayload, urgency: Urgency) -> (Slot, u64) {
         let group = self.group_with_room(2 * UNIT_BYTES);
         let slot = match bins::page_of(&payload) {
-            Some(page) if record.has_page_payload() => self.lay_page(page, group),
+            Some(page) if record.has_page_payload() => self.lay_page(page, written_as(record.kind), group),
             _ => self.lay(&payload, group),
         };
         let (place, unit) = stated_place(slot);
@@ -334,6 +343,14 @@ fn usable_pages(layout: &format::Layout, stated_units: u64) -> u64 {
 /// What blocks of which only some sectors are valid take in statements beyond those of others.
 fn partial_units(layout: &format::Layout) -> u64 {
     u64::from(layout.slots_per_shard() / PARTIAL_ONE_IN + PARTIAL_UNDER_WAY)
+}
+
+/// What a page is to the SSD that holds the content of such a record. What others rest on stays as clean blocks do.
+fn written_as(kind: RecordKind) -> WriteKind {
+    match kind {
+        RecordKind::DataDirty | RecordKind::DataLost => WriteKind::Clients,
+        _ => WriteKind::Fills,
+    }
 }
 
 /// What a statement says, as the index has it: the slot, and how a packed record is stored.
@@ -427,7 +444,7 @@ impl Slots {
                     stored: None,
                 };
                 group = self.say(Statement::Set(set), urgency);
-                self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone()));
+                self.building.as_mut().expect("it takes statements").payloads.push((taken, page.clone(), written_as(kind)));
                 self.young.add(taken, group);
                 self.in_flight.add(Slot(taken), page);
                 slot = Some(Slot(taken));

@@ -2,6 +2,7 @@
 
 use super::group::{Building, Writing};
 use super::{GROUPS_IN_FLIGHT_MAX, RING_RESERVE, Slots, SlotsIo, UNFLUSHED_ONE_IN, UNFLUSHED_PAGES_MAX};
+use crate::api::WriteKind;
 use crate::index::{BYTES_PER_NUMBER, Index, Slot};
 use crate::mutants;
 use crate::outbox::Outbox;
@@ -195,18 +196,19 @@ impl Slots {
         let layout = &self.place.layout;
         let pages_of_segment = layout.pages_per_segment();
         let offset = |slot: u32| layout.page_offset(self.place.shard, slot / pages_of_segment, slot % pages_of_segment);
-        let slots = building.payloads.iter().map(|(slot, _)| *slot).collect::<Vec<u32>>();
-        let mut runs = building.runs(pages_of_segment);
+        let slots = building.payloads.iter().map(|(slot, ..)| *slot).collect::<Vec<u32>>();
+        let mut runs = building.runs(pages_of_segment, self.apart);
         let in_bins: usize = bins.iter().map(|(_, pages)| pages.len()).sum();
-        runs.extend(bins);
+        runs.extend(bins.into_iter().map(|(slot, pages)| (slot, pages, WriteKind::Packed)));
         let pages = (1 + slots.len() + in_bins) as u32;
         (self.written_pages, self.unflushed_pages) = (self.written_pages + u64::from(pages), self.unflushed_pages + pages);
         self.writing.push_back(Writing { group, tail: building.tail, left: 1 + runs.len(), slots, packed: building.packed });
         let place = self.place.ring().page_of(group);
-        for (slot, pages) in runs {
-            self.ssds.write(out, offset(slot), pages, false, context(SlotsIo::Run(group)));
+        for (slot, pages, writes) in runs {
+            self.ssds.write(out, offset(slot), pages, false, writes, context(SlotsIo::Run(group)));
         }
-        self.ssds.write(out, offset(place), PageVec::from_iter([page.freeze()]), false, context(SlotsIo::Page(group)));
+        let page = PageVec::from_iter([page.freeze()]);
+        self.ssds.write(out, offset(place), page, false, WriteKind::Ring, context(SlotsIo::Page(group)));
     }
 
     fn flush_if_wanted<C>(&mut self, out: &mut Outbox<C>, context: &impl Fn(SlotsIo) -> C) {

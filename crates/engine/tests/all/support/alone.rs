@@ -1,7 +1,7 @@
 //! One shard alone on devices in memory, which answer at once unless they are told to hold what they got.
 
 use super::disk::Disk;
-use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions};
+use engine::api::{Action, Command, Completion, Event, Io, IoKind, Op, Origin, Reply, Request, VolumeOptions, WriteKind};
 use engine::index::Index;
 use engine::key::mix;
 use engine::packer::ContentOptions;
@@ -32,6 +32,8 @@ pub struct Rig {
     /// How often time was what woke the shard.
     pub ticks: u64,
     pub ssd_pages_read: u64,
+    /// Pages that were written to the SSD, where, and as what.
+    pub ssd_writes: Vec<(WriteKind, u64, [u8; 4096])>,
     /// I/Os of the backing device are not performed but kept.
     pub holds_home: bool,
     /// Flushes of the backing device are not performed but kept.
@@ -70,6 +72,7 @@ impl Rig {
             pool,
             ticks: 0,
             ssd_pages_read: 0,
+            ssd_writes: Vec::new(),
             holds_home: false,
             holds_home_flushes: false,
             look_ns: 0,
@@ -157,6 +160,10 @@ impl Rig {
                 pages = into;
             }
             IoKind::Write { pages, .. } => {
+                if io.target.is_ssd() {
+                    let written = (io.offset_bytes..).step_by(4096).zip(&pages);
+                    self.ssd_writes.extend(written.map(|(offset_bytes, page)| (io.writes, offset_bytes, **page)));
+                }
                 pages.iter().enumerate().for_each(|(at, page)| image[start + at * 4096..][..4096].copy_from_slice(&page[..]));
             }
             IoKind::WriteZeroes { .. } | IoKind::Discard => image[start..start + io.length_bytes as usize].fill(0),
