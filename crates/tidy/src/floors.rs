@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("content", 1),
     ("console", 1),
     ("index", 2),
+    ("oldlog", 2),
     ("engine", 3),
     ("device", 2),
     ("pool", 4),
