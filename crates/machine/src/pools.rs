@@ -1,8 +1,8 @@
 //! Pools: formatted, recovered and started, and stopped with a checkpoint.
 //!
-//! Order of a start: open and lock the SSD, load the superblock, void what belongs to volumes that are gone, make the shards from
-//! the checkpoint or the log (all cores at work), begin the session (durable), start the shards, hold every known volume. Only
-//! then is anything attached.
+//! Order of a start: open and lock the SSD, load the superblock, make a log of an earlier version slots, void what belongs to volumes that are
+//! gone, make the shards (all cores at work), begin the session (durable), start the shards, hold every known volume. Only then is
+//! anything attached.
 
 use super::assembly::{self, Opened, Root, open_error};
 use super::letting_go;
@@ -301,17 +301,6 @@ impl Pools for Machine {
 
     fn resize(&self, record: &PoolRecord) -> Result<(), ControlError> {
         self.for_resizing(record, |medium, usable_bytes| superblock::resize(medium, usable_bytes).map(drop))
-    }
-
-    fn check_upgrade(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        locked(&self.pool(&record.name)?.root).check_upgrade(record)
-    }
-
-    fn upgrade(&self, record: &PoolRecord) -> Result<String, ControlError> {
-        let path = record.ssd.clone();
-        let ssd = self.patiently(&record.ssd, move || devices::open(&path, Access::ReadWrite))?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, "raise the limit on open files"))?);
-        assembly::upgrade(record, &mut medium)
     }
 
     fn wipe(&self, record: &PoolRecord) -> Result<(), ControlError> {
