@@ -42,6 +42,8 @@ pub struct Opened {
     pub shards: Vec<Shard>,
     /// Clean and whole blocks of each volume, spread over what was found, with their checksums; by number of the volume.
     pub samples: BTreeMap<u32, Vec<(u64, Proof)>>,
+    /// By shard: the last group of the session before that was found whole. The start has written more behind it.
+    pub last_groups: Vec<u64>,
     /// What is told to the manager.
     pub started: PoolStarted,
 }
@@ -93,8 +95,9 @@ pub fn open(
         warnings,
     };
     let samples = samples_of(&found, root.places());
+    let last_groups = found.iter().map(last_group).collect();
     let shards: Vec<Shard> = found.into_iter().map(|f| f.shard).collect();
-    Ok(Opened { root: Root { root, medium }, pages, shards, samples, started })
+    Ok(Opened { root: Root { root, medium }, pages, shards, samples, last_groups, started })
 }
 
 /// What becomes of the blocks of a log that a start makes slots: a clause.
@@ -245,6 +248,15 @@ impl StartError {
 
 fn tallies(found: &[Restarted], place: VolumeIndex) -> impl Iterator<Item = &Tally> {
     found.iter().filter_map(move |f| f.tallies.get(&place))
+}
+
+/// The last group that a start has found whole in a shard.
+fn last_group(found: &Restarted) -> u64 {
+    match &found.report {
+        // It has stated everything again behind that, in groups of its own.
+        Some(report) if !report.after_clean_stop => (found.end.next_seq - 1).saturating_sub(report.discarded_groups),
+        _ => found.end.next_group - 1,
+    }
 }
 
 /// Dirty bytes of each volume that has any blocks.

@@ -338,9 +338,9 @@ impl Pools for Machine {
         };
         // Recovery waits for the SSD about as long as it computes.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-        let Opened { root, pages, shards, samples, mut started } = assembly::open(record, record.ram_bytes, &medium, threads, known)?;
-        let recovered: Vec<u64> = shards.iter().map(|shard| shard.log_end().next_group - 1).collect();
-        started.has_lost_writes = self.end_waiting_where_writes_are_lost(record.uuid, &recovered, known);
+        let Opened { root, pages, shards, samples, last_groups, mut started } =
+            assembly::open(record, record.ram_bytes, &medium, threads, known)?;
+        started.has_lost_writes = self.end_waiting_where_writes_are_lost(record.uuid, &last_groups, known);
         self.name_places(&record.name, &root, known, &started.damaged);
         // What the shards say at once concerns a pool that is there, also for who hears it now.
         let mut pools = locked(&self.pools);

@@ -388,7 +388,7 @@ impl Pools for World {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let medium = || -> Result<Box<dyn Medium + Send>, ControlError> { Ok(Box::new(self.blocking(&pool.ssd))) };
         // One thread: the n-th access is to be the same one every time.
-        let assembly::Opened { root, pages, shards, samples, started } = assembly::open(pool, RAM_BYTES, &medium, 1, known)?;
+        let assembly::Opened { root, pages, shards, samples, started, .. } = assembly::open(pool, RAM_BYTES, &medium, 1, known)?;
         let holds = root.holds();
         let life = Life { uuid: pool.uuid, session: started.session };
         let mut engine = Engine {
