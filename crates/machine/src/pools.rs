@@ -214,7 +214,7 @@ impl Machine {
     fn for_resizing(
         &self,
         record: &PoolRecord,
-        work: impl FnOnce(&mut dyn Medium, u64) -> Result<(), superblock::OpenError>,
+        work: impl FnOnce(&OpenDevice, &mut dyn Medium, u64) -> Result<(), superblock::OpenError>,
     ) -> Result<(), ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let usable_bytes = usable_bytes(record, ssd.geometry().size_bytes);
@@ -228,7 +228,7 @@ impl Machine {
         if carried.layout.ssd_bytes < usable_bytes {
             devices::allocate(&ssd, usable_bytes)?;
         }
-        work(&mut medium, usable_bytes).map_err(|e| open_error(record, e))
+        work(&ssd, &mut medium, usable_bytes).map_err(|e| open_error(record, e))
     }
 }
 
@@ -292,7 +292,7 @@ impl Pools for Machine {
     }
 
     fn may_resize(&self, record: &PoolRecord) -> bool {
-        let looked = self.for_resizing(record, |medium, usable_bytes| superblock::may_resize(medium, usable_bytes));
+        let looked = self.for_resizing(record, |_, medium, usable_bytes| superblock::may_resize(medium, usable_bytes));
         if let Err(error) = &looked {
             tracing::info!(pool = record.name, "its cache cannot stay where it is: {error}");
         }
@@ -300,7 +300,16 @@ impl Pools for Machine {
     }
 
     fn resize(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        self.for_resizing(record, |medium, usable_bytes| superblock::resize(medium, usable_bytes).map(drop))
+        self.for_resizing(record, |ssd, medium, usable_bytes| {
+            let layout = superblock::resize(medium, usable_bytes)?.superblock.layout;
+            // What it leaves unused is elsewhere now. Nothing but the SSD's own work depends on that.
+            if layout.spare_percent() > 0
+                && let Some(why) = leave_unused(ssd, layout)
+            {
+                tracing::info!(pool = record.name, "the SSD keeps what was in the part that is left unused: {why}");
+            }
+            Ok(())
+        })
     }
 
     fn wipe(&self, record: &PoolRecord) -> Result<(), ControlError> {
