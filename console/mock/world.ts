@@ -133,7 +133,7 @@ export class World {
 
   poolStats(name: string): PoolStats {
     const now = this.sample(Math.floor(Date.now() / 1000)).pools[name]!;
-    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes), slots: this.pools.get(name)!.layout === "slots" ? slots(now.size_bytes) : null };
+    return { cached_bytes: now.cached_bytes, dirty_bytes: now.dirty_bytes, ssd_written_bytes: now.ssd_written_bytes, admitted_bytes: Math.round(now.ssd_written_bytes / 1.17), write_amplification: 1.17, reinserted_bytes: Math.round(now.ssd_written_bytes * 0.06), ram_used_bytes: now.ram_used_bytes, index_bytes: now.index_bytes, checksum_errors: 3, ssd_read_errors: 0, content: content(this.pools.get(name)!, now.cached_bytes), slots: slots(now.size_bytes) };
   }
 
   history(name: string, series: string[], from: number, to: number, points: number): HistoryView | null {
@@ -160,7 +160,7 @@ export function view(job: Job): JobView {
 }
 
 export function pool(name: string, ssd: string, size_bytes: number): PoolView {
-  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", layout: "log", spare: null, write_amplification: null, flash: { kept_part: null, estimates: [28, 7].map((own_spare_percent) => ({ own_spare_percent, even: 1, skewed: 1 })), note: null }, size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, slot_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["the last stop was clean", "the index was read from its checkpoint in 165 ms"] };
+  return { name, uuid: `11111111-0000-4000-8000-0000000${name.length}0001`, health: "running", problem: null, remedy: null, ssd, on_blank_ssd: "stop", spare: null, write_amplification: null, flash: { kept_part: 1, estimates: [28, 7].map((own_spare_percent) => ({ own_spare_percent, even: 2.4, skewed: 2.8 })), note: null }, size_bytes, ram_bytes: 2 * GIB, cached_bytes: 0, dirty_bytes: 0, index_bytes: 0, content: "auto", content_stats: null, slot_stats: null, volumes: [], disks: [], disks_bytes: 0, recovery: ["after a clean stop: 410 GiB cached, 1.2 GiB of it dirty, from 35 pages of the ring, which was complete"] };
 }
 
 function slots(size_bytes: number): SlotStats {

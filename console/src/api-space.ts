@@ -1,4 +1,4 @@
-// How a pool uses its SSD, as the API says it: savings by content, and slots.
+// How a pool uses its SSD, as the API says it: savings by content, and its slots.
 
 import type { Content } from "./api";
 
@@ -38,7 +38,7 @@ export interface PolicyStats {
   miss_part: number | null;
 }
 
-/** How the SSD is used where blocks lie in slots. */
+/** How the SSD is used. */
 export interface SlotStats {
   size_bytes: number;
   live_bytes: number;
@@ -80,7 +80,7 @@ export interface FlashEstimate {
 
 /** What an SSD writes to its flash for each byte that it is given, estimated by a model. */
 export interface FlashView {
-  kept_part: number | null;
+  kept_part: number;
   estimates: FlashEstimate[];
   note: string | null;
 }

@@ -11,7 +11,7 @@ export type Content = "off" | "fast" | "dense" | "auto";
 export type Health = "running" | "starting" | "failing" | "degraded" | "failed" | "removing" | "stopped";
 export type Role = "view" | "operate";
 export type Severity = "info" | "warning" | "error";
-export type JobKind = "destage" | "warm" | "preload" | "remove" | "mode_change" | "check" | "replace" | "disk_room" | "upgrade" | "discover";
+export type JobKind = "destage" | "warm" | "preload" | "remove" | "mode_change" | "check" | "replace" | "disk_room" | "discover";
 export type DeviceState = "free" | "foreign" | "in_use" | "pool" | "backing";
 /** A limit that can be lifted. */
 export type Limit = "off" | { bytes: number };
@@ -106,8 +106,6 @@ export interface PoolView {
   ssd: string;
   /** What becomes of it when its SSD is blank at a start: "stop" or "make". */
   on_blank_ssd: string;
-  /** How blocks lie on the SSD: "log" or "slots". */
-  layout: string;
   /** How much of the SSD stays unused; null where blocks lie in a log. */
   spare?: SpareView | null;
   /** Bytes written to the SSD for each byte stored; null before anything was. */
@@ -182,7 +180,6 @@ export interface PoolCreate {
   content?: string | null;
   force?: boolean;
   on_blank_ssd?: string | null;
-  layout?: string | null;
   spare_percent?: number | null;
 }
 

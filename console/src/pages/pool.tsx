@@ -15,7 +15,7 @@ import { PoolActions } from "../pool/actions";
 import { ContentPanel } from "../pool/content";
 import { Disks } from "../pool/disks";
 import { Slots } from "../pool/slots";
-import { Log, Space } from "../pool/space";
+import { Space, Writes } from "../pool/space";
 import { Wear } from "../pool/wear";
 import { Badge, Panel, Trouble } from "../ui/basics";
 import { HEALTH_TONE, ofPool } from "../words/health";
@@ -65,7 +65,7 @@ function Known({ pool }: { pool: PoolView }) {
       <Disks pool={pool} />
       <Wear pool={pool} />
       <PoolCharts name={pool.name} />
-      <Log pool={pool} stats={stats} sample={sample} />
+      <Writes pool={pool} stats={stats} sample={sample} />
       {stats?.slots && <Slots stats={stats.slots} />}
       <ContentPanel pool={pool} stats={stats?.content ?? pool.content_stats} />
       <Panel title="What the latest start found" id="recovery">

@@ -18,7 +18,7 @@ interface Common {
 }
 
 /** What giving room costs, as the command line's page has it. */
-const ROOM = "Where no room is set aside, the cache gives it: dirty data is destaged, and the cache goes on in what is left: in slots with what lies there, a log empty. Users of block devices and of NBD on the Unix socket wait meanwhile; clients of NBD on TCP are disconnected, and virtual machines on vhost-user have to be off.";
+const ROOM = "Where no room is set aside, the cache gives it: dirty data is destaged, and the cache goes on in what is left, with what lies there; one that was upgraded from a log begins empty. Users of block devices and of NBD on the Unix socket wait meanwhile; clients of NBD on TCP are disconnected, and virtual machines on vhost-user have to be off.";
 
 /** Takes the answer: the disk, or the job that has begun. */
 async function took(answer: DiskView | JobView, done: string, begun: string, refresh: () => Promise<unknown>): Promise<void> {

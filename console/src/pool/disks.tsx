@@ -36,7 +36,7 @@ export function Disks({ pool }: { pool: PoolView }) {
   const takeBack = (): void =>
     void attempt(`The return of room to the cache of ${pool.name}`, async () => {
       takeJob(await post<JobView>(`/pools/${part(pool.name)}/take-back`));
-      toast({ kind: "done", title: `The cache of ${pool.name} takes room back`, detail: pool.layout === "slots" ? "it keeps what it has" : "it begins empty then" });
+      toast({ kind: "done", title: `The cache of ${pool.name} takes room back`, detail: "it keeps what it has, or begins empty if it was upgraded from a log" });
     });
   // Nothing to see, and nothing to be done.
   if (names === "" && !pool.disks_bytes && !mayOperate.value) return null;

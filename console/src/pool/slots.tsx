@@ -1,4 +1,4 @@
-/** A pool whose blocks lie in slots: how full they are, and which policy decides what stays. */
+/** How full the slots of a pool are, and which policy decides what stays. */
 
 import type { SlotStats } from "../api-space";
 import { bytes, count, percent } from "../format";

@@ -35,7 +35,7 @@ export function Space({ pool, stats }: { pool: PoolView; stats: PoolStats | null
         pieces={[
           { label: "clean", value: clean, colour: "cached", told: bytes(clean) },
           { label: "dirty", value: dirty, colour: "dirty", told: bytes(dirty) },
-          ...(pool.size_bytes > cached ? [{ label: "not used yet, or old versions", value: pool.size_bytes - cached, colour: "none", told: bytes(pool.size_bytes - cached) }] : []),
+          ...(pool.size_bytes > cached ? [{ label: "not used", value: pool.size_bytes - cached, colour: "none", told: bytes(pool.size_bytes - cached) }] : []),
         ]}
       />}
       {content && <Kinds content={content} />}
@@ -75,19 +75,19 @@ function Kinds({ content }: { content: ContentStats }) {
   );
 }
 
-/** The log and the memory of a pool. */
-export function Log({ pool, stats, sample }: { pool: PoolView; stats: PoolStats | null; sample: PoolSample | undefined }) {
+/** What a pool writes to its SSD, and its memory. */
+export function Writes({ pool, stats, sample }: { pool: PoolView; stats: PoolStats | null; sample: PoolSample | undefined }) {
   const index = sample?.index_bytes ?? pool.index_bytes;
   const cached = sample?.cached_bytes ?? pool.cached_bytes ?? 0;
   const content = stats?.content ?? pool.content_stats;
   const perBlock = content?.memory_bytes_per_block ?? (cached > 0 ? index / (cached / BLOCK) : null);
   const amplification = sample?.write_amplification ?? stats?.write_amplification ?? null;
   return (
-    <Panel title="Log and memory" id="log">
+    <Panel title="SSD writes and memory" id="writes">
       <dl class="figures wide">
         <Figure label="Write amplification" value={amplification === null ? "–" : digits(amplification)} note="bytes written for each byte admitted" title="SSD bytes written ÷ bytes admitted, since the daemon's start" />
-        <Figure label="Written to the log" value={stats ? bytes(stats.ssd_written_bytes) : "–"} note={stats ? `${bytes(stats.admitted_bytes)} admitted` : ""} />
-        <Figure label="Written again" value={stats ? bytes(stats.reinserted_bytes) : "–"} note="in use or dirty when its segment was taken back" />
+        <Figure label="Written to the SSD" value={stats ? bytes(stats.ssd_written_bytes) : "–"} note={stats ? `${bytes(stats.admitted_bytes)} admitted` : ""} />
+        <Figure label="Written again" value={stats ? bytes(stats.reinserted_bytes) : "–"} note="in use or dirty when its room was taken back" />
         <Figure label="RAM per cached block" value={perBlock === null ? "–" : `${digits(perBlock)} B`} note="index, policy and hints" />
         <Figure label="RAM tier" value={sample ? bytes(sample.ram_used_bytes) : "–"} note={`of ${bytes(pool.ram_bytes)}`} />
         <Figure label="Index and policy" value={bytes(index)} note={content && content.hint_bytes > 0 ? `hints ${bytes(content.hint_bytes)} more` : ""} />

@@ -16,12 +16,11 @@ export const JOB_WORD: Record<JobKind, string> = {
   check: "Check",
   replace: "Replacement of the SSD",
   disk_room: "Change of the room for disks",
-  upgrade: "Upgrade",
   discover: "Look for applications",
 };
 
 /** Whether a job is the work of a pool, and not of a volume: both may have the same name. */
-export const ofPool = (job: JobView): boolean => job.kind === "check" || job.kind === "replace" || job.kind === "disk_room" || job.kind === "upgrade";
+export const ofPool = (job: JobView): boolean => job.kind === "check" || job.kind === "replace" || job.kind === "disk_room";
 
 /** Whether it is known how much there is to do: a look for applications ends when it has found them. */
 export const hasTotal = (job: JobView): boolean => job.kind !== "discover";

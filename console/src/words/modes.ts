@@ -11,7 +11,7 @@ export const MODES: Record<Mode, { short: string; about: string; loss: string }>
   },
   "write-back": {
     short: "reads and writes get faster; the SSD holds the only copy of new data for a while",
-    about: "A write is acknowledged when it is in the log on the SSD; destage brings it home later.",
+    about: "A write is acknowledged when it is on the SSD; destage brings it home later.",
     loss: "If the SSD dies, the dirty data of that moment is lost.",
   },
   "write-around": {

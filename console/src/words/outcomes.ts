@@ -65,8 +65,8 @@ function reasons(options: Options | null): Record<string, Reason> {
       remedy: "Raise the dirty limit or the destage rate, or shorten the write-cache depth.",
     },
     no_space: {
-      title: "No room in the log",
-      why: "The log on the SSD had no free segment at that moment.",
+      title: "No room on the SSD",
+      why: "No page of the SSD was free at that moment.",
       remedy: "If it lasts: destage, or give the pool a larger SSD.",
     },
     degraded: {

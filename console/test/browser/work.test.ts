@@ -326,10 +326,9 @@ test("a pool: its check, what is made of content, another SSD", { skip }, async 
   await watched.done(/409/);
 });
 
-test("a pool in slots: how full they are, and which policy is followed", { skip }, async () => {
+test("how full the slots of a pool are, and which policy is followed", { skip }, async () => {
   const pool = here.mock!.world.pools.get("fast")!;
   const flash = pool.flash;
-  pool.layout = "slots";
   pool.spare = { percent: 10, reason: "as asked for", not_discarded: null };
   pool.write_amplification = 1.08;
   pool.flash = { kept_part: 0.9, estimates: [{ own_spare_percent: 28, even: 1.86, skewed: 2.15 }, { own_spare_percent: 7, even: 3.29, skewed: 3.6 }], note: null };
@@ -348,7 +347,7 @@ test("a pool in slots: how full they are, and which policy is followed", { skip 
   assert.deepEqual(await violations(page), []);
   await slots.scrollIntoViewIfNeeded();
   await shot(page, "pool-slots", false);
-  Object.assign(pool, { layout: "log", spare: null, write_amplification: null, flash });
+  Object.assign(pool, { spare: null, write_amplification: null, flash });
   await watched.done();
 });
 

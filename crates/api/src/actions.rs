@@ -184,16 +184,6 @@ pub enum Action {
         /// The pool's name.
         name: String,
     },
-    /// Whether a pool's log can be made slots; changes nothing.
-    PoolUpgradeCheck {
-        /// The pool's name.
-        name: String,
-    },
-    /// A pool's log becomes slots, in place; a job.
-    PoolUpgrade {
-        /// The pool's name.
-        name: String,
-    },
     /// Counters of everything.
     StatsAll,
     /// Counters of one volume, or of the pool of that name if there is no such volume.
@@ -294,11 +284,7 @@ pub struct PoolCreate {
     #[serde(default)]
     #[schema(pattern = "^(stop|make)$")]
     pub on_blank_ssd: Option<String>,
-    /// How blocks lie on the SSD: "slots" (the default), or "log".
-    #[serde(default)]
-    #[schema(pattern = "^(log|slots)$")]
-    pub layout: Option<String>,
-    /// How much of the SSD stays unused, in percent; not with the layout "log". Absent: by the kind of drive.
+    /// How much of the SSD stays unused, in percent. Absent: by the kind of drive.
     #[serde(default)]
     #[schema(maximum = 50)]
     pub spare_percent: Option<u8>,
@@ -489,9 +475,7 @@ pub struct PoolView {
     pub ssd: String,
     /// What becomes of it when its SSD is blank at a start: "stop" or "make".
     pub on_blank_ssd: String,
-    /// How blocks lie on the SSD: "log" or "slots".
-    pub layout: String,
-    /// How much of the SSD stays unused; null where blocks lie in a log, and of pools made before this was chosen.
+    /// How much of the SSD stays unused; null of pools made before this was chosen.
     #[serde(default)]
     pub spare: Option<SpareView>,
     /// Bytes written to the SSD for each byte stored, since the daemon's start; null before anything was.
@@ -523,7 +507,7 @@ pub struct PoolView {
     /// Savings by content; null where the level is off and no block is stored that way.
     #[serde(default)]
     pub content_stats: Option<ContentStats>,
-    /// How the SSD is used; null where blocks lie in a log.
+    /// How the SSD is used; null while the pool does not run.
     #[serde(default)]
     pub slot_stats: Option<SlotStats>,
     /// Its volumes' names.
@@ -553,10 +537,8 @@ pub struct SpareView {
 /// What an SSD writes to its flash for each byte that it is given, estimated by a model.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FlashView {
-    /// The part of the drive that it has to keep once all of the pool's room was written: what hearth does not leave unused, 0 to 1. Null where
-    /// blocks lie in a log, which is written in sequence.
-    #[serde(default)]
-    pub kept_part: Option<f64>,
+    /// The part of the drive that it has to keep once all of the pool's room was written: what hearth does not leave unused, 0 to 1.
+    pub kept_part: f64,
     /// By how much spare the drive was made with.
     pub estimates: Vec<FlashEstimate>,
     /// Why the estimate may not hold, if so.

@@ -52,6 +52,10 @@ pub struct PoolFoundView {
     pub volumes: Vec<VolumeFoundView>,
     /// The disks beside its cache, by name, with their sizes.
     pub disks: BTreeMap<String, u64>,
+    /// It holds a log of an earlier version, which becomes slots when the pool is taken in: what that comes to, or why it cannot be. Null if it
+    /// holds none.
+    #[serde(default)]
+    pub upgrade: Option<String>,
     /// What an administrator should know, one sentence each.
     pub warnings: Vec<String>,
 }

@@ -23,8 +23,6 @@ pub enum JobKind {
     Replace,
     /// Gives a pool's disks room of its cache, or takes it back.
     DiskRoom,
-    /// Makes a pool's log slots, in place.
-    Upgrade,
     /// Looks for the applications of a volume.
     Discover,
 }
@@ -32,7 +30,7 @@ pub enum JobKind {
 impl JobKind {
     /// Whether it is the work of a pool, and not of a volume: both may have the same name.
     pub const fn is_of_pool(self) -> bool {
-        matches!(self, JobKind::Check | JobKind::Replace | JobKind::DiskRoom | JobKind::Upgrade)
+        matches!(self, JobKind::Check | JobKind::Replace | JobKind::DiskRoom)
     }
 
     /// Whether it is known how much there is to do.
@@ -51,7 +49,6 @@ impl JobKind {
             JobKind::Check => "check",
             JobKind::Replace => "replacement of the SSD",
             JobKind::DiskRoom => "change of the room for disks",
-            JobKind::Upgrade => "upgrade",
             JobKind::Discover => "look for applications",
         }
     }

@@ -4,8 +4,8 @@
 //!   the command line and the console end here.
 //! * [`options`], [`names`], [`words`], [`int64`]: what people write, checked. [`human`]: what people read. [`error`]: every sentence that can
 //!   go wrong.
-//! * [`stats`]: what is counted. [`memory`]: how much memory this machine has for caches. [`object_rules`], [`on_blank_ssd`], [`ssd_layout`]: settings that are
-//!   chosen by a word. [`privacy`]: who may read what lies on this machine.
+//! * [`stats`]: what is counted. [`memory`]: how much memory this machine has for caches. [`object_rules`], [`on_blank_ssd`]: settings that are chosen by a
+//!   word. [`privacy`]: who may read what lies on this machine.
 //!
 //! Nothing here does I/O on a device or knows the daemon.
 #![forbid(unsafe_code)]
@@ -36,7 +36,6 @@ pub mod privacy;
 mod server_events;
 pub mod session;
 pub mod shares;
-pub mod ssd_layout;
 pub mod stats;
 pub mod why;
 pub mod words;

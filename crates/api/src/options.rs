@@ -4,7 +4,6 @@
 use crate::error::ControlError;
 use crate::human;
 use crate::on_blank_ssd::OnBlankSsd;
-use crate::ssd_layout::SsdLayout;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use types::{ATOMIC_BYTES_MAX, Admission, Content, Mode, OnSsdLoss, SECTOR_BYTES};
@@ -297,14 +296,6 @@ pub fn content(name: &str) -> Result<Content, ControlError> {
 /// [`ControlError::BadOption`] for another word.
 pub fn on_blank_ssd(name: &str) -> Result<OnBlankSsd, ControlError> {
     OnBlankSsd::from_name(name).ok_or_else(|| bad("--on-blank-ssd", format!("has the unknown value {name:?}"), "use stop or make"))
-}
-
-/// Reads what stands after `--layout`.
-///
-/// # Errors
-/// [`ControlError::BadOption`] for another word.
-pub fn ssd_layout(name: &str) -> Result<SsdLayout, ControlError> {
-    SsdLayout::from_name(name).ok_or_else(|| bad("--layout", format!("has the unknown value {name:?}"), "use log or slots"))
 }
 
 /// Most of an SSD that can be left unused, in percent: beyond, a smaller SSD is the better choice.

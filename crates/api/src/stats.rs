@@ -127,7 +127,7 @@ pub struct PoolStats {
     /// Savings by content; null where the level is off and no block is stored that way.
     #[serde(default)]
     pub content: Option<ContentStats>,
-    /// How the SSD is used; null where blocks lie in a log.
+    /// How the SSD is used; null while the pool does not run.
     #[serde(default)]
     pub slots: Option<SlotStats>,
     /// How the write streams of the SSD are used; null if the kernel announces none for it, and where blocks lie in a log.
@@ -148,7 +148,7 @@ pub struct WriteStreams {
     pub refused: Option<String>,
 }
 
-/// How the SSD is used where blocks lie in slots, now.
+/// How the SSD is used, now.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct SlotStats {
     /// Bytes for blocks.
@@ -213,7 +213,7 @@ pub struct ContentStats {
     pub uncached_reference_blocks: u64,
     /// Bytes of all cached blocks, now.
     pub cached_bytes: u64,
-    /// Bytes they take in the log, now.
+    /// Bytes they take on the SSD, now.
     pub stored_bytes: u64,
     /// `cached_bytes / stored_bytes`; null while nothing is cached.
     pub effective_capacity: Option<f64>,

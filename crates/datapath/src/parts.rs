@@ -125,29 +125,14 @@ pub trait Pools: Send + Sync {
     /// that part stays. Done again, it changes nothing.
     fn resize(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
-    /// Whether the log of a running pool can be made slots, as far as that can be said while it runs. Changes nothing.
-    ///
-    /// # Errors
-    /// Why not, and what is to be done.
-    fn check_upgrade(&self, _pool: &PoolRecord) -> Result<(), ControlError> {
-        Ok(())
-    }
-
-    /// Makes the log of a pool that does not run slots, durably, in place. Says what became of the blocks.
-    ///
-    /// # Errors
-    /// Why not, and what is to be done. The pool is the log that it was; only an SSD that fails may have either.
-    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError> {
-        Err(ControlError::Unknown { named: "pool", name: pool.name.clone() })
-    }
-
     /// Wipes the superblock, durably, if it is this pool's; otherwise changes nothing and succeeds.
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError>;
 
-    /// Opens the SSD, recovers, and starts the shards. `known` are the volumes that exist: what the
-    /// log holds of others is forgotten.
+    /// Opens the SSD, makes a log of an earlier version slots, recovers, and starts the shards. `known` are the volumes that exist: what
+    /// the SSD holds of others is forgotten.
     ///
     /// # Errors
+    /// Also if a log cannot be made slots: nothing of it is lost then but, perhaps, clean blocks of its oldest segments.
     /// [`ControlError::OlderState`] if the SSD was used with a newer state, in which something may be dirty that this one does not know.
     /// Nothing is changed then.
     fn start_pool(&self, pool: &PoolRecord, known: &[VolumeRecord]) -> Result<PoolStarted, ControlError>;

@@ -1,6 +1,5 @@
 //! What calls to the data path give back: what a start, a check or a comparison found.
 
-use records::state::SsdLayout;
 use std::collections::BTreeMap;
 use types::EXTENT_BYTES;
 
@@ -43,10 +42,10 @@ pub struct PoolStarted {
     pub session: u64,
     /// Bytes of the SSD in use.
     pub size_bytes: u64,
-    /// How blocks lie on the SSD, whatever was on record.
-    pub layout: SsdLayout,
     /// The report of the recovery, one clause each.
     pub recovery: Vec<String>,
+    /// Its SSD held a log of an earlier version: what became of that, as a clause.
+    pub upgraded: Option<String>,
     /// Numbers (in the log) of volumes whose dirty data may be damaged; they must not be served as if nothing had happened.
     pub damaged: Vec<u32>,
     /// Dirty bytes found, by number; volumes without any may be missing.

@@ -25,7 +25,10 @@ struct Report {
     uuid: Option<Uuid>,
     size_bytes: u64,
     session: u64,
-    has_checkpoint: bool,
+    stopped_in_order: bool,
+    /// It holds a log of an earlier version: what the upgrade comes to that its start does, or why it cannot be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upgrade: Option<String>,
     shards: usize,
     volumes: Vec<VolumeReport>,
     disks: Vec<DiskReport>,
@@ -77,6 +80,10 @@ pub fn check(path: &str, json: bool) -> Result<(), Failure> {
     let inspection = inspect(&mut medium, &mut |done, total| progress.update(done, total));
     progress.clear();
     let mut report = report(&inspection);
+    report.upgrade = machine::looking_into::outlook_of_log(&path, &mut medium).map(|outlook| match outlook {
+        Ok(comes_to) => format!("upgrades its log, of an earlier version, to slots: {comes_to}"),
+        Err((problem, remedy)) => format!("fails: {problem}; {remedy}"),
+    });
     match engine::disks::load(&mut medium) {
         Ok(table) => {
             for disk in table.into_iter().flat_map(|table| table.disks) {
@@ -119,7 +126,8 @@ fn report(found: &Inspection) -> Report {
         uuid: superblock.map(|s| Uuid::from_bytes(s.uuid)),
         size_bytes: superblock.map_or(0, |s| s.layout.ssd_bytes),
         session: superblock.map_or(0, |s| s.session),
-        has_checkpoint: superblock.is_some_and(|s| s.clean),
+        stopped_in_order: superblock.is_some_and(|s| s.clean),
+        upgrade: None,
         shards: found.shards.len(),
         volumes: volumes.collect(),
         disks: Vec::new(),
@@ -138,7 +146,7 @@ fn shown(path: &str, report: &Report) -> String {
         ("pool", uuid.to_string()),
         ("size", human::bytes(report.size_bytes)),
         ("session", report.session.to_string()),
-        ("next start", if report.has_checkpoint { "reads the checkpoint of the last stop" } else { "reads the log" }.into()),
+        ("next start", next_start(report)),
         ("shards", report.shards.to_string()),
         ("payloads checked", format!("{} ({})", report.payloads_checked, human::bytes(report.payloads_checked * BLOCK_BYTES))),
         ("mismatches", format!("{} clean, {} dirty", report.clean_mismatches, report.dirty_mismatches)),
@@ -152,6 +160,12 @@ fn shown(path: &str, report: &Report) -> String {
         text += &table::layout(&head, &report.volumes.iter().map(row).collect::<Vec<_>>());
     }
     text + &disks(report) + &problems(report)
+}
+
+fn next_start(report: &Report) -> String {
+    let reads =
+        if report.stopped_in_order { "reads what the last stop said of all slots" } else { "reads the whole ring, as after a crash" };
+    report.upgrade.clone().unwrap_or_else(|| reads.into())
 }
 
 /// Where the disks beside the cache lie: by that their content is found again, whatever else is lost.

@@ -226,9 +226,6 @@ pub struct Replay {
     /// Size of the cache's SSD
     #[arg(long, value_name = "SIZE")]
     pub pool_size: String,
-    /// How blocks lie on the SSD, as for `pool create` [default: slots]
-    #[arg(long, value_name = "slots|log")]
-    pub layout: Option<String>,
 }
 
 /// What to do with content.
@@ -270,10 +267,7 @@ pub enum Pool {
         /// When the SSD is blank at a start: stop, or create the cache again if nothing of it was dirty
         #[arg(long, value_name = "stop|make")]
         on_blank_ssd: Option<String>,
-        /// How blocks lie on the SSD: slots, or log as before format version 4 [default: slots]
-        #[arg(long, value_name = "slots|log")]
-        layout: Option<String>,
-        /// How much of the SSD stays unused, 0 to 50; not with --layout log [default: 10 on a whole drive with a volatile write cache, else 0]
+        /// How much of the SSD stays unused, 0 to 50 [default: 10 on a whole drive with a volatile write cache, else 0]
         #[arg(long, value_name = "PERCENT")]
         spare: Option<String>,
     },
@@ -338,18 +332,10 @@ pub enum Pool {
         /// Its name
         name: String,
     },
-    /// Give the cache the room back that no disk needs; it begins empty then
+    /// Give the cache the room back that no disk needs
     TakeBack {
         /// Its name
         name: String,
-    },
-    /// Make the log of a pool of format version 1 to 3 slots, in place and for good; what is cached stays cached
-    Upgrade {
-        /// Its name
-        name: String,
-        /// Only say whether it can be done
-        #[arg(long)]
-        check: bool,
     },
     /// Wipe the SSD's superblock and forget the pool
     Destroy {

@@ -92,7 +92,7 @@ impl Session {
     /// With the sentence to print.
     pub fn pool(&self, command: &Pool) -> Result<(), Failure> {
         match command {
-            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd, layout, spare } => {
+            Pool::Create { name, ssd, size, ram, content, force, on_blank_ssd, spare } => {
                 let body = PoolCreate {
                     name: request::name(Named::Pool, name)?.into(),
                     ssd: request::ssd("--ssd", ssd)?,
@@ -101,7 +101,6 @@ impl Session {
                     content: request::content(content.as_deref())?,
                     force: *force,
                     on_blank_ssd: request::on_blank_ssd(on_blank_ssd.as_deref())?,
-                    layout: request::ssd_layout(layout.as_deref())?,
                     spare_percent: spare.as_deref().map(options::spare).transpose()?,
                 };
                 let pool: PoolView = patiently("creating the pool", || self.client.send("POST", "/pools", &body))?;
@@ -148,7 +147,6 @@ impl Session {
                 self.print(&done, |done| format!("pool {name}: {}\n", done.summary.as_deref().unwrap_or("done")))
             }
             Pool::TakeBack { name } => self.take_back(name),
-            Pool::Upgrade { name, check } => self.upgrade_pool(name, *check),
             Pool::Destroy { name, force } => {
                 let path = format!("/pools/{}?force={force}", request::name(Named::Pool, name)?);
                 let done: Done = patiently("destroying the pool", || self.client.delete(&path))?;
@@ -179,19 +177,6 @@ impl Session {
         follow(&self.client, &self.interrupt, job)?;
         let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
         self.print(&pool, |p| format!("pool {}: its cache has {} now, and {}\n", p.name, api::human::bytes(p.size_bytes), kept(p)))
-    }
-
-    /// Makes a pool's log slots, or says whether that can be done.
-    fn upgrade_pool(&self, name: &str, check: bool) -> Result<(), Failure> {
-        let path = format!("/pools/{}/upgrade", request::name(Named::Pool, name)?);
-        if check {
-            let done: Done = self.client.get(&path)?;
-            return self.print(&done, |done| format!("pool {name}: {}\n", done.summary.as_deref().unwrap_or("it can be upgraded")));
-        }
-        let job = begin(&self.interrupt, || self.client.post(&path))?;
-        follow(&self.client, &self.interrupt, job)?;
-        let pool: PoolView = self.client.get(&format!("/pools/{name}"))?;
-        self.print(&pool, |p| format!("pool {}: its blocks lie in slots now\n", p.name))
     }
 
     /// Checks a pool of the daemon. A file of that name may have been meant.

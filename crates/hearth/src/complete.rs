@@ -88,7 +88,6 @@ fn values_of(path: &str, id: &str) -> Option<Values> {
         "id" if path == "job resume" => Values::Job(can_be_resumed),
         "id" if path == "job show" => Values::Job(|_| true),
         "on_blank_ssd" => Values::Words(&["stop", "make"]),
-        "layout" => Values::Words(&["slots", "log"]),
         "kind" => Values::Words(KINDS),
         "sort" => Values::Words(&["heat", "gain", "size", "name"]),
         "class" => Values::Words(&["application", "scan", "backup", "replication", "maintenance"]),

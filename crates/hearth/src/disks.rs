@@ -112,15 +112,9 @@ impl Session {
         }
         let known = |bytes: Option<u64>| bytes.map_or("what is not known".into(), human::bytes);
         let (cached, dirty) = (known(pool.cached_bytes), known(pool.dirty_bytes));
-        let then = match pool.layout.as_str() {
-            layout if layout == api::ssd_layout::SsdLayout::Slots.name() => {
-                "its size changes, and what lies in the part that stays is kept"
-            }
-            _ => "it begins empty",
-        };
         print(&format!(
-            "the cache of pool {} {does}: its dirty data ({dirty}) is destaged, then {then} ({cached} cached now); Ctrl-C stops that while it \
-             destages\n",
+            "the cache of pool {} {does}: its dirty data ({dirty}) is destaged, then its size changes ({cached} cached now); it keeps what lies \
+             in the part that stays, or begins empty if it was upgraded from a log; Ctrl-C stops that while it destages\n",
             pool.name
         ))
     }

@@ -137,6 +137,7 @@ fn shown(found: &PoolFoundView) -> String {
     if let Some(known) = &found.known_as {
         lines.push(("known here as", format!("{known}, in a state that is older than the SSD")));
     }
+    lines.extend(found.upgrade.iter().map(|upgrade| ("upgrade", upgrade.clone())));
     lines.extend(found.disks.iter().map(|(name, bytes)| ("disk", format!("{name}, {}", human::bytes(*bytes)))));
     let mut text = table::pairs(&lines);
     let head = [

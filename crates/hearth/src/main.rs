@@ -209,7 +209,6 @@ fn pool_action(command: &Pool) -> String {
         Pool::Set { name, .. } => format!("change pool \"{}\"", shown(name)),
         Pool::Start { name } => format!("start pool \"{}\"", shown(name)),
         Pool::TakeBack { name } => format!("take room back for the cache of pool \"{}\"", shown(name)),
-        Pool::Upgrade { name, .. } => format!("upgrade pool \"{}\"", shown(name)),
         Pool::Destroy { name, .. } => format!("destroy pool \"{}\"", shown(name)),
         Pool::Replace { name, .. } => format!("replace the SSD of pool \"{}\"", shown(name)),
         Pool::Check { pool } if pool.contains('/') => format!("check {}", shown(pool)),

@@ -5,7 +5,7 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::progress::patiently;
 use crate::{quantity, table};
-use api::{human, options};
+use api::human;
 use retention::MEMBERS;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ struct Report {
     miss_ratio: f64,
     miss_ratio_lru: f64,
     miss_ratio_belady: f64,
-    /// Of the policies of the slot layout without layout and RAM tier, by their letters, and of the choice among them.
+    /// Of the policies that the cache chooses from without layout and RAM tier, by their letters, and of the choice among them.
     miss_ratios_of_members: BTreeMap<char, f64>,
     miss_ratio_chosen: f64,
-    /// With slots: the member that was followed last, and how often another was chosen.
+    /// The member that was followed last, and how often another was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     followed: Option<Followed>,
     gap_closed: Option<f64>,
@@ -53,7 +53,6 @@ struct Followed {
 /// With the sentence to print.
 pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
     let pool_bytes = quantity::size("--pool-size", &asked.pool_size)?;
-    asked.layout.as_deref().map(options::ssd_layout).transpose()?;
     let read = traces::read::read_recording(&asked.trace);
     let Recording { requests, doubts } = read.map_err(|error| Failure::failed(error.to_string(), error.remedy()))?;
     doubts.iter().for_each(|doubt| crate::logs::say(format_args!("hearth: note: {doubt}")));
@@ -93,7 +92,7 @@ pub fn replay(asked: &Replay, json: bool) -> Result<(), Failure> {
 fn show(report: &Report) -> Result<(), Failure> {
     let percent = |ratio: f64| format!("{:.2} %", ratio * 100.0);
     let members: Vec<String> = report.miss_ratios_of_members.iter().map(|(name, ratio)| format!("{name} {}", percent(*ratio))).collect();
-    let followed = report.followed.as_ref().map_or("none: blocks lie in a log".into(), |followed| {
+    let followed = report.followed.as_ref().map_or("none".into(), |followed| {
         format!("{}, after {} {}", followed.member, followed.changes, if followed.changes == 1 { "change" } else { "changes" })
     });
     print(&table::pairs(&[
@@ -122,7 +121,7 @@ mod tests {
         let told = |name: &str, text: Option<&str>| {
             let path = place.path().join(name);
             text.into_iter().for_each(|text| std::fs::write(&path, text).expect("room"));
-            let options = Replay { trace: path, pool_size: "1GiB".into(), layout: None };
+            let options = Replay { trace: path, pool_size: "1GiB".into() };
             replay(&options, false).expect_err(name).message.replace(&format!("{}/", place.path().display()), "")
         };
         let missing = told("a.csv", None);

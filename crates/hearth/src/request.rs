@@ -118,14 +118,6 @@ pub fn on_blank_ssd(word: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(word.map(options::on_blank_ssd).transpose()?.map(|what| what.name().into()))
 }
 
-/// How blocks lie on an SSD: one of the two words.
-///
-/// # Errors
-/// Usage.
-pub fn ssd_layout(word: Option<&str>) -> Result<Option<String>, Failure> {
-    Ok(word.map(options::ssd_layout).transpose()?.map(|layout| layout.name().into()))
-}
-
 /// The options asked for.
 ///
 /// # Errors

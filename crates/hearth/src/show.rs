@@ -87,12 +87,8 @@ fn flash_writes(flash: &FlashView) -> String {
         let range = if high - low < 0.05 { format!("{low:.1}") } else { format!("{low:.1} to {high:.1}") };
         format!("{range} on a drive with {} % spare of its own", estimate.own_spare_percent)
     };
-    let estimates = match flash.kept_part {
-        // Nothing is copied, whatever the drive.
-        None => "1.0, since the log is written in sequence".into(),
-        Some(_) => flash.estimates.iter().map(of).collect::<Vec<_>>().join(", "),
-    };
-    estimates + &flash.note.as_ref().map_or(String::new(), |note| format!(" ({note})"))
+    let estimates: Vec<String> = flash.estimates.iter().map(of).collect();
+    estimates.join(", ") + &flash.note.as_ref().map_or(String::new(), |note| format!(" ({note})"))
 }
 
 /// Which write streams of its SSD a pool uses.
@@ -174,7 +170,6 @@ pub fn pool(pool: &PoolView) -> String {
         ("RAM for the index", human::bytes(pool.index_bytes) + &per_block),
         ("content", pool.content.name().into()),
         ("on a blank SSD", pool.on_blank_ssd.clone()),
-        ("layout", pool.layout.clone()),
         ("write amplification", write_amplification(pool)),
         ("room for disks", if pool.disks_bytes == 0 { "none".into() } else { human::bytes(pool.disks_bytes) }),
         ("disks", if pool.disks.is_empty() { "none".into() } else { pool.disks.join(", ") }),
@@ -190,7 +185,7 @@ pub fn pool(pool: &PoolView) -> String {
     troubled(pairs, &pool.problem, &pool.remedy)
 }
 
-/// How the SSD is used where blocks lie in slots.
+/// How the SSD is used.
 fn slot_figures(stats: &SlotStats) -> Vec<(&'static str, String)> {
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     let live = format!("{} of {} ({})", human::bytes(stats.live_bytes), human::bytes(stats.size_bytes), percent(stats.live_part));

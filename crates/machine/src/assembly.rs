@@ -10,13 +10,13 @@ use engine::medium::Medium;
 use engine::packer::base_pages_for;
 use engine::recovery::RecoveryReport;
 use engine::shard::{PAGES_MIN, Proof, Shard};
-use engine::store::upgrade::{self, Outlook, UpgradeError};
+use engine::store::upgrade::{Outlook, UpgradeError};
 use engine::superblock::{OpenError, PoolState};
 use format::Layout;
 use page::PagePool;
 use pool::restart::{Restart, Restarted, Tally, restart};
 use pool::root::{self, CheckpointError, EnterError, LoadError};
-use records::state::{PoolRecord, SsdLayout, VolumeRecord};
+use records::state::{PoolRecord, VolumeRecord};
 use std::collections::BTreeMap;
 use types::{BLOCK_BYTES, Content, VolumeId, VolumeIndex};
 
@@ -42,7 +42,7 @@ pub struct Opened {
     pub shards: Vec<Shard>,
     /// Clean and whole blocks of each volume, spread over what was found, with their checksums; by number of the volume.
     pub samples: BTreeMap<u32, Vec<(u64, Proof)>>,
-    /// By shard: the last group of the session before that was found whole. A start of slots has written more behind it.
+    /// By shard: the last group of the session before that was found whole. The start has written more behind it.
     pub last_groups: Vec<u64>,
     /// What is told to the manager.
     pub started: PoolStarted,
@@ -51,8 +51,8 @@ pub struct Opened {
 /// A way to the SSD; each thread of a start opens its own.
 pub type OpenMedium<'a> = &'a (dyn Fn() -> Result<Box<dyn Medium + Send>, ControlError> + Sync);
 
-/// Opens a pool: voids what belongs to volumes that are gone, makes the shards from the checkpoint or the log, and begins the session,
-/// durably.
+/// Opens a pool: voids what belongs to volumes that are gone, makes a log of an earlier version slots, makes the shards from what the SSD says, and
+/// begins the session, durably.
 pub fn open(
     record: &PoolRecord,
     ram_bytes: u64,
@@ -69,21 +69,24 @@ pub fn open(
     let places = state.superblock.volumes.iter().filter(is_known).zip(0u16..).map(|(v, n)| (v.id.0, VolumeIndex(n))).collect();
     let (pages, ram_blocks) = pages_for(ram_bytes, record.content, &state);
     let mut root = root::Root::new(state, places, record.next_volume_id);
+    let upgraded = root.upgrade(&mut *medium, record.content != Content::Off).map_err(|error| upgrade_error(record, error))?;
     root.prepare(&mut *medium).map_err(|e| open_error(record, e))?;
     let (state, content) = (root.state(), record.content);
     let plan = Restart { state, places: root.places(), ram_blocks, content, pages: pages.clone(), threads, slots_named: None };
     let found = restart(&plan, &|| open_medium().map_err(StartError::Told)).map_err(|error| error.told(record))?;
     root.begin_session(&mut *medium, &found).map_err(|e| open_error(record, e))?;
     let superblock = &root.state().superblock;
+    let upgraded = upgraded.map(|shards| format!("its log, of an earlier version, was upgraded to slots: {}", what_is_upgraded(&shards)));
+    let recovery = match &upgraded {
+        _ if superblock.session == 1 => vec!["the pool's first start: nothing was cached".into()],
+        Some(upgraded) => vec![upgraded.clone()],
+        None => described(&found),
+    };
     let started = PoolStarted {
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
-        layout: if superblock.layout.has_slots() { SsdLayout::Slots } else { SsdLayout::Log },
-        recovery: if superblock.session == 1 {
-            vec!["the pool's first start: nothing was cached".into()]
-        } else {
-            described(&found, superblock.layout.has_slots())
-        },
+        recovery,
+        upgraded,
         damaged: superblock.volumes.iter().filter(|v| v.damaged).map(|v| v.id.0).collect(),
         dirty_bytes: dirty_of(&found, root.places()),
         has_lost_writes: false,
@@ -92,49 +95,55 @@ pub fn open(
         warnings,
     };
     let samples = samples_of(&found, root.places());
-    let in_slots = root.state().superblock.layout.has_slots();
-    let last_groups = found.iter().map(|found| last_group(found, in_slots)).collect();
+    let last_groups = found.iter().map(last_group).collect();
     let shards: Vec<Shard> = found.into_iter().map(|f| f.shard).collect();
     Ok(Opened { root: Root { root, medium }, pages, shards, samples, last_groups, started })
 }
 
-/// Makes the log on a pool's SSD slots. Says what became of the blocks.
-pub fn upgrade(record: &PoolRecord, medium: &mut dyn Medium) -> Result<String, ControlError> {
-    let mut state = load(record, medium)?;
-    let packs = record.content != Content::Off;
-    let shards = upgrade::upgrade(medium, &mut state, packs).map_err(|error| upgrade_error(record, error))?;
+/// What becomes of the blocks of a log that a start makes slots: a clause.
+pub(super) fn what_is_upgraded(shards: &[Outlook]) -> String {
     let sum = |of: fn(&Outlook) -> u64| human::bytes(shards.iter().map(of).sum::<u64>() * BLOCK_BYTES);
     let forgotten = match shards.iter().map(|shard| shard.forgotten_blocks).sum::<u64>() {
-        0 => "nothing was forgotten".to_string(),
-        _ => format!("{} of clean data were forgotten for want of room", sum(|shard| shard.forgotten_blocks)),
+        0 => "nothing forgotten".to_string(),
+        _ => format!("{} of clean data forgotten for want of room", sum(|shard| shard.forgotten_blocks)),
     };
-    Ok(format!("{} are cached, {} of them dirty; {forgotten}", sum(|shard| shard.blocks), sum(|shard| shard.dirty_blocks)))
+    format!("{} carried over, {} of it dirty; {forgotten}", sum(|shard| shard.blocks), sum(|shard| shard.dirty_blocks))
 }
 
-/// Why the log on a pool's SSD stays one.
-fn upgrade_error(record: &PoolRecord, error: UpgradeError) -> ControlError {
-    let remedy = match &error {
-        UpgradeError::Open(OpenError::Layout(_)) => {
-            format!("make a new cache for it with `hearth pool replace {} --ssd {} --force`", record.name, record.ssd)
-        }
-        UpgradeError::Open(error) => return open_error(record, error.clone()),
-        UpgradeError::HasSlots => "nothing is to be done".into(),
-        UpgradeError::DamagedVolume { name } => format!("see `hearth volume show {name}`: start it by force, or remove it; then try again"),
-        UpgradeError::DamagedLog { .. } => {
-            format!("see what `hearth pool check {}` says; then make a new cache with `hearth pool replace`", record.name)
-        }
-        UpgradeError::Dirty { .. } => "destage its volumes with `hearth volume destage NAME`, then try again".into(),
-        UpgradeError::NotAsWritten { .. } => format!("check the SSD (cable, `dmesg`, SMART), and {}", start_it(record)),
+/// Why a log cannot be made slots, and what is to be done. `pool`: its name here, where it is known.
+pub(super) fn why_not_upgraded(pool: Option<&str>, ssd: &str, error: &UpgradeError) -> (String, String) {
+    let (begin, again) = match pool {
+        Some(_) => ("start it", "start it here again"),
+        None => ("take it in", "take it in here then"),
     };
-    ControlError::Device { path: record.ssd.clone(), problem: error.to_string(), remedy, kind: Kind::Conflict }
+    let home = format!(
+        "{begin} with the version of hearth that made it, have its dirty data destaged (`hearth volume set NAME --mode write-through`, or \
+         remove volumes)"
+    );
+    let replace = match pool {
+        Some(pool) => format!("`hearth pool replace {pool} --ssd {ssd} --force`"),
+        None => "`hearth pool create --force`".into(),
+    };
+    let remedy = match error {
+        UpgradeError::Dirty { .. } => format!("{home}, and {again}"),
+        UpgradeError::NotAsWritten { .. } => format!("check the SSD (cable, `dmesg`, SMART), and {again}"),
+        _ => format!("if nothing on it is dirty, make a new cache with {replace}; else {home} before"),
+    };
+    (format!("its log, of an earlier version of hearth, cannot be upgraded: {error}"), remedy)
+}
+
+/// Why a pool with a log does not start.
+fn upgrade_error(record: &PoolRecord, error: UpgradeError) -> ControlError {
+    match error {
+        UpgradeError::Open(error) if !matches!(error, OpenError::Layout(_)) => open_error(record, error),
+        error => {
+            let (problem, remedy) = why_not_upgraded(Some(&record.name), &record.ssd, &error);
+            ControlError::Device { path: record.ssd.clone(), problem, remedy, kind: Kind::Conflict }
+        }
+    }
 }
 
 impl Root {
-    /// Whether the log can be made slots, as far as its superblock tells.
-    pub fn check_upgrade(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        upgrade::check(self.root.state()).map_err(|error| upgrade_error(record, error))
-    }
-
     /// The way to the SSD beside the shards. The superblock is this one's to write.
     pub fn medium(&mut self) -> &mut dyn Medium {
         &mut *self.medium
@@ -177,7 +186,7 @@ impl Root {
         let place = self.root.place_of(volume.id).or_else(|| self.root.free_place()).ok_or_else(full)?;
         self.root.enter(&mut *self.medium, entry, place).map_err(|error| match error {
             EnterError::OtherOfThatName(id) => {
-                let problem = format!("its log knows another volume \"{}\", with the number {id}", volume.name);
+                let problem = format!("its SSD knows another volume \"{}\", with the number {id}", volume.name);
                 failed(problem, "see which state is the newest, put that back, and start the daemon again")
             }
             EnterError::Open(error) => failed(error, "check the SSD"),
@@ -199,9 +208,9 @@ impl Root {
     pub fn checkpoint(&mut self, shards: &[Shard]) -> Result<(), ControlError> {
         self.root.checkpoint(&mut *self.medium, shards).map_err(|error| match error {
             CheckpointError::SsdFailed => {
-                failed("the SSD failed while the pool ran", "the next start reads the log instead; check the SSD")
+                failed("the SSD failed while the pool ran", "the next start reads all of the ring instead; check the SSD")
             }
-            CheckpointError::Open(error) => failed(error, "the next start reads the log instead; check the SSD if it fails again"),
+            CheckpointError::Open(error) => failed(error, "the next start reads all of the ring instead; check the SSD if it fails again"),
         })
     }
 }
@@ -242,10 +251,10 @@ fn tallies(found: &[Restarted], place: VolumeIndex) -> impl Iterator<Item = &Tal
 }
 
 /// The last group that a start has found whole in a shard.
-fn last_group(found: &Restarted, in_slots: bool) -> u64 {
+fn last_group(found: &Restarted) -> u64 {
     match &found.report {
         // It has stated everything again behind that, in groups of its own.
-        Some(report) if in_slots && !report.after_clean_stop => (found.end.next_seq - 1).saturating_sub(report.discarded_groups),
+        Some(report) if !report.after_clean_stop => (found.end.next_seq - 1).saturating_sub(report.discarded_groups),
         _ => found.end.next_group - 1,
     }
 }
@@ -271,13 +280,12 @@ fn samples_of(found: &[Restarted], places: &BTreeMap<u32, VolumeIndex>) -> BTree
     places.iter().map(|(id, place)| (*id, sample(*place))).collect()
 }
 
-/// Memory that reading a shard's log takes beside its index for each page of it, if all of it is used: a record, twice, and its place in a
-/// table.
-const LOG_PAGE_BYTES_READING: u64 = 60;
+/// Memory that reading what a shard has takes beside its index for each page, if all of it is used: a record, twice, and its place in a table.
+const PAGE_BYTES_READING: u64 = 60;
 
-/// How many logs may be read at a time, so that what this takes is no more than a quarter of the memory.
+/// How many shards may be read at a time, so that what this takes is no more than a quarter of the memory.
 fn threads_for(layout: &Layout, threads: usize, memory_bytes: u64) -> usize {
-    let shard_bytes = u64::from(layout.segments_per_shard) * u64::from(layout.pages_per_segment()) * LOG_PAGE_BYTES_READING;
+    let shard_bytes = u64::from(layout.segments_per_shard) * u64::from(layout.pages_per_segment()) * PAGE_BYTES_READING;
     threads.min(usize::try_from(memory_bytes / 4 / shard_bytes.max(1)).unwrap_or(usize::MAX)).max(1)
 }
 
@@ -304,39 +312,26 @@ fn ram_blocks_for(given_blocks: u64, content: Content) -> u64 {
 const REQUEST_PAGES_MAX: usize = runtime::volume::REQUEST_BYTES_MAX as usize / BLOCK_BYTES as usize;
 
 /// The report for people.
-fn described(found: &[Restarted], in_slots: bool) -> Vec<String> {
+fn described(found: &[Restarted]) -> Vec<String> {
     let reports: Vec<&RecoveryReport> = found.iter().filter_map(|f| f.report.as_ref()).collect();
     let all = || found.iter().flat_map(|f| f.tallies.values());
     let (blocks, dirty) = (all().map(|t| t.blocks).sum::<u64>(), all().map(|t| t.dirty).sum::<u64>());
-    described_as(&reports, in_slots, &human::bytes(blocks * BLOCK_BYTES), &human::bytes(dirty * BLOCK_BYTES))
+    described_as(&reports, &human::bytes(blocks * BLOCK_BYTES), &human::bytes(dirty * BLOCK_BYTES))
 }
 
-fn described_as(reports: &[&RecoveryReport], in_slots: bool, cached: &str, dirty: &str) -> Vec<String> {
+fn described_as(reports: &[&RecoveryReport], cached: &str, dirty: &str) -> Vec<String> {
     let sum = |of: fn(&RecoveryReport) -> u64| reports.iter().map(|r| of(r)).sum::<u64>();
-    // A stop with packed blocks writes no checkpoint but seals every log; nothing of that is left to do then.
-    let is_sealed = || [sum(|r| r.discarded_groups), sum(|r| r.walked_segments), sum(|r| r.footers_written)] == [0; 3];
-    let after_clean_stop = reports.iter().all(|report| report.after_clean_stop);
-    let in_order = after_clean_stop || !in_slots && is_sealed();
-    let from = match in_slots {
-        true => format!("{} of the ring", types::counted(sum(|r| r.groups), "page")),
-        false => format!("{} of the log", types::counted(sum(|r| r.segments), "segment")),
-    };
-    let mut lines = if reports.is_empty() {
-        vec![format!("after a clean stop: {cached} cached, {dirty} of it dirty, from the checkpoint")]
-    } else if in_order {
-        let after = if after_clean_stop { "after a clean stop: " } else { "" };
-        vec![format!("{after}{cached} cached, {dirty} of it dirty, from {from}, which was complete")]
-    } else {
-        vec![format!(
-            "after an unclean stop: {cached} cached, {dirty} of it dirty, from {from}; {} discarded",
-            types::counted(sum(|r| r.discarded_groups), "unfinished group")
-        )]
+    let from = format!("{} of the ring", types::counted(sum(|r| r.groups), "page"));
+    let found = format!("{cached} cached, {dirty} of it dirty, from {from}");
+    let mut lines = match sum(|r| r.discarded_groups) {
+        0 if reports.iter().all(|report| report.after_clean_stop) => vec![format!("after a clean stop: {found}, which was complete")],
+        0 => vec![format!("after an unclean stop: {found}")],
+        groups => vec![format!("after an unclean stop: {found}; {} discarded", types::counted(groups, "unfinished group"))],
     };
     for (count, noun, what) in [
-        (sum(|r| r.walked_segments), "segment", "without a footer, read from the headers"),
-        (sum(|r| r.unreadable_pages), "page", "unreadable, taken from the copy"),
-        (sum(|r| r.damaged_places), "place", "damaged in the log"),
-        (sum(|r| r.forgotten_blocks), "clean block", "dropped because of damage in the log"),
+        (sum(|r| r.unreadable_pages), "page", "of the ring unreadable"),
+        (sum(|r| r.damaged_places), "place", "of the ring damaged"),
+        (sum(|r| r.forgotten_blocks), "clean block", "dropped because of damage in the ring"),
     ] {
         if count > 0 {
             lines.push(format!("{} {what}", types::counted(count, noun)));
@@ -419,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn large_logs_are_read_one_after_the_other_where_memory_is_short() {
+    fn large_shards_are_read_one_after_the_other_where_memory_is_short() {
         let layout = Layout::plan_default(1 << 40, 2).expect("fits");
         assert_eq!((layout.shards, threads_for(&layout, 4, u64::MAX)), (8, 4));
         assert_eq!((threads_for(&layout, 4, 16 << 30), threads_for(&layout, 4, 1 << 30)), (2, 1));
@@ -428,19 +423,16 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_ended_in_order_is_told_from_one_that_did_not() {
-        let told = |reports: &[&RecoveryReport]| described_as(reports, false, "4 KiB", "0 B").join("; ");
-        assert!(told(&[]).starts_with("after a clean stop"));
-        let sealed = RecoveryReport { segments: 3, sealed_segments: 3, ..RecoveryReport::default() };
-        assert_eq!(told(&[&sealed, &sealed]), "4 KiB cached, 0 B of it dirty, from 6 segments of the log, which was complete");
-        let disorders = [
-            RecoveryReport { discarded_groups: 1, ..sealed.clone() },
-            RecoveryReport { walked_segments: 1, ..sealed.clone() },
-            RecoveryReport { footers_written: 1, ..sealed.clone() },
-        ];
-        for disorder in disorders {
-            assert!(told(&[&sealed, &disorder]).starts_with("after an unclean stop"));
-        }
+    fn a_ring_that_is_complete_is_told_from_one_that_is_not() {
+        let told = |reports: &[&RecoveryReport]| described_as(reports, "4 KiB", "0 B").join("; ");
+        let whole = RecoveryReport { groups: 3, ..RecoveryReport::default() };
+        assert_eq!(told(&[&whole, &whole]), "after an unclean stop: 4 KiB cached, 0 B of it dirty, from 6 pages of the ring");
+        let stopped = RecoveryReport { after_clean_stop: true, ..whole.clone() };
+        let clean = "after a clean stop: 4 KiB cached, 0 B of it dirty, from 6 pages of the ring, which was complete";
+        assert_eq!(told(&[&stopped, &stopped]), clean);
+        assert!(told(&[&stopped, &whole]).starts_with("after an unclean stop"));
+        let cut_short = RecoveryReport { discarded_groups: 1, ..whole.clone() };
+        assert!(told(&[&whole, &cut_short]).ends_with("; 1 unfinished group discarded"));
     }
 
     #[test]

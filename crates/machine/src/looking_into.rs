@@ -1,22 +1,23 @@
 //! What an SSD holds, without a pool of this daemon: looked at and not changed.
 
-use super::assembly::open_error_at;
+use super::assembly::{open_error_at, what_is_upgraded, why_not_upgraded};
 use super::{Machine, devices, failed};
 use ::records::on_ssd::{PoolCopy, Said};
 use ::records::ssd_content::{SsdContent, VolumeOnSsd};
-use ::records::state::{Span, SsdLayout};
+use ::records::state::Span;
 use api::error::ControlError;
 use device::Access;
 use engine::inspect::{self, VolumeInspection};
 use engine::medium::Medium;
-use engine::superblock::{self, PoolState};
+use engine::store::upgrade::{self, UpgradeError};
+use engine::superblock::{self, OpenError, PoolState};
 use engine::{disks, records};
 use format::disks::DiskTable;
 use runtime::SsdMedium;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
-use types::{BLOCK_BYTES, ShardIndex};
+use types::{BLOCK_BYTES, Content, ShardIndex};
 use uuid::Uuid;
 
 impl Machine {
@@ -39,7 +40,6 @@ pub fn look_into(path: &str, open: super::assembly::OpenMedium, threads: usize) 
         uuid: Uuid::from_bytes(superblock.uuid),
         session: superblock.session,
         size_bytes: superblock.layout.ssd_bytes,
-        layout: if superblock.layout.has_slots() { SsdLayout::Slots } else { SsdLayout::Log },
         spare_percent: superblock.layout.spare_percent(),
         clean: superblock.clean,
         ..SsdContent::default()
@@ -55,6 +55,7 @@ pub fn look_into(path: &str, open: super::assembly::OpenMedium, threads: usize) 
         Err(error) => content.problems.push(error.to_string()),
     }
     let counts = count(&pool, open, threads)?;
+    content.log = look_at_log(path, false, content.said.copy.as_ref(), &pool, &mut *medium)?;
     content.volumes = superblock
         .volumes
         .iter()
@@ -73,6 +74,37 @@ pub fn look_into(path: &str, open: super::assembly::OpenMedium, threads: usize) 
         })
         .collect();
     Ok(content)
+}
+
+/// What a start would make of a log, as a clause; why it cannot, and what to do. `None` if there is no log.
+pub type Outlook = Option<Result<String, (String, String)>>;
+
+/// The same of a medium without a daemon: nothing is written. `None` also if the medium carries no pool that can be read.
+pub fn outlook_of_log(path: &str, medium: &mut dyn Medium) -> Outlook {
+    let pool = superblock::load(medium).ok()?;
+    let copy = records::load(medium, pool.superblock.uuid).ok()?.records.map(|records| PoolCopy::decode(&records.content));
+    look_at_log(path, true, copy.as_ref(), &pool, medium).ok()?
+}
+
+/// `is_here`: the pool of the copy is one of this machine.
+fn look_at_log(
+    path: &str,
+    is_here: bool,
+    copy: Option<&Result<PoolCopy, String>>,
+    pool: &PoolState,
+    medium: &mut dyn Medium,
+) -> Result<Outlook, ControlError> {
+    if pool.superblock.layout.has_slots() {
+        return Ok(None);
+    }
+    let record = copy.and_then(|copy| copy.as_ref().ok()).map(|copy| &copy.pool);
+    let name = record.filter(|_| is_here).map(|record| record.name.as_str());
+    let level = record.map_or_else(Content::default, |record| record.content);
+    match upgrade::look(medium, pool, level != Content::Off) {
+        Ok(shards) => Ok(Some(Ok(what_is_upgraded(&shards)))),
+        Err(UpgradeError::Open(error @ OpenError::Medium(_))) => Err(open_error_at(path, error)),
+        Err(error) => Ok(Some(Err(why_not_upgraded(name, path, &error)))),
+    }
 }
 
 /// Clean and dirty blocks by number of the volume; all shards side by side.

@@ -1,8 +1,8 @@
 //! Pools: formatted, recovered and started, and stopped with a checkpoint.
 //!
-//! Order of a start: open and lock the SSD, load the superblock, void what belongs to volumes that are gone, make the shards from
-//! the checkpoint or the log (all cores at work), begin the session (durable), start the shards, hold every known volume. Only
-//! then is anything attached.
+//! Order of a start: open and lock the SSD, load the superblock, make a log of an earlier version slots, void what belongs to volumes that are
+//! gone, make the shards (all cores at work), begin the session (durable), start the shards, hold every known volume. Only then is
+//! anything attached.
 
 use super::assembly::{self, Opened, Root, open_error};
 use super::letting_go;
@@ -222,7 +222,7 @@ impl Machine {
     fn for_resizing(
         &self,
         record: &PoolRecord,
-        work: impl FnOnce(&mut dyn Medium, u64) -> Result<(), superblock::OpenError>,
+        work: impl FnOnce(&OpenDevice, &mut dyn Medium, u64) -> Result<(), superblock::OpenError>,
     ) -> Result<(), ControlError> {
         let ssd = devices::open(&record.ssd, Access::ReadWrite)?;
         let usable_bytes = usable_bytes(record, ssd.geometry().size_bytes);
@@ -236,7 +236,7 @@ impl Machine {
         if carried.layout.ssd_bytes < usable_bytes {
             devices::allocate(&ssd, usable_bytes)?;
         }
-        work(&mut medium, usable_bytes).map_err(|e| open_error(record, e))
+        work(&ssd, &mut medium, usable_bytes).map_err(|e| open_error(record, e))
     }
 }
 
@@ -300,7 +300,7 @@ impl Pools for Machine {
     }
 
     fn may_resize(&self, record: &PoolRecord) -> bool {
-        let looked = self.for_resizing(record, |medium, usable_bytes| superblock::may_resize(medium, usable_bytes));
+        let looked = self.for_resizing(record, |_, medium, usable_bytes| superblock::may_resize(medium, usable_bytes));
         if let Err(error) = &looked {
             tracing::info!(pool = record.name, "its cache cannot stay where it is: {error}");
         }
@@ -308,18 +308,16 @@ impl Pools for Machine {
     }
 
     fn resize(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        self.for_resizing(record, |medium, usable_bytes| superblock::resize(medium, usable_bytes).map(drop))
-    }
-
-    fn check_upgrade(&self, record: &PoolRecord) -> Result<(), ControlError> {
-        locked(&self.pool(&record.name)?.root).check_upgrade(record)
-    }
-
-    fn upgrade(&self, record: &PoolRecord) -> Result<String, ControlError> {
-        let path = record.ssd.clone();
-        let ssd = self.patiently(&record.ssd, move || devices::open(&path, Access::ReadWrite))?;
-        let mut medium = SsdMedium(ssd.blocking().map_err(|e| failed(e, "raise the limit on open files"))?);
-        assembly::upgrade(record, &mut medium)
+        self.for_resizing(record, |ssd, medium, usable_bytes| {
+            let layout = superblock::resize(medium, usable_bytes)?.superblock.layout;
+            // What it leaves unused is elsewhere now. Nothing but the SSD's own work depends on that.
+            if layout.spare_percent() > 0
+                && let Some(why) = leave_unused(ssd, layout)
+            {
+                tracing::info!(pool = record.name, "the SSD keeps what was in the part that is left unused: {why}");
+            }
+            Ok(())
+        })
     }
 
     fn wipe(&self, record: &PoolRecord) -> Result<(), ControlError> {

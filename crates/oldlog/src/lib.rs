@@ -2,19 +2,23 @@
 //! that need such a log to begin with.
 //!
 //! A [`Writer`] fills segments one after the other, group by group. It gives the bytes and says where they belong; who asked for them writes them
-//! ([`Written`]), behind a session of the superblock that begins where the log does. All of it counts as flushed.
+//! ([`Written`]), behind a session of the superblock that begins where the log does. All of it counts as flushed. [`Log`] does all that for a pool as
+//! a whole: it takes the place of one that is there.
 
 #![forbid(unsafe_code)]
 
 mod pack;
+mod whole;
 
 pub use pack::Packing;
+pub use whole::{Log, SUPERBLOCKS_BYTES, superblock};
 
 use format::checkpoint::LogEnd;
 use format::packed::PACKED_ORDINAL;
 use format::{
     Encoding, FooterHead, GROUP_RECORDS_MAX, GroupHead, Layout, PAGE_BYTES, Packed, Record, RecordKind, block_checksum, payload_checksum,
 };
+
 use std::collections::BTreeMap;
 use types::{ShardIndex, VolumeId};
 

@@ -1,14 +1,15 @@
 //! A pool's superblock from its start to its end: blocking code over [`Medium`], so that the same code runs on a real SSD and, in tests, on one
 //! that fails at any access.
 //!
-//! Order of a start: [`load`], [`Root::new`], [`Root::prepare`], the shards ([`crate::restart`]), [`Root::begin_session`], [`Root::holds`] to all shards. Then, of each
-//! volume, [`Root::enter`] before its first block is logged.
+//! Order of a start: [`load`], [`Root::new`], [`Root::upgrade`], [`Root::prepare`], the shards ([`crate::restart`]), [`Root::begin_session`], [`Root::holds`] to all
+//! shards. Then, of each volume, [`Root::enter`] before its first block is logged.
 
 use crate::restart::Restarted;
 use engine::api::Command;
 use engine::medium::Medium;
 use engine::shard::Shard;
 use engine::store::slots;
+use engine::store::upgrade::{self, Outlook, UpgradeError};
 use engine::superblock::{self, OpenError, PoolState};
 use format::VolumeRecord;
 use format::checkpoint::LogEnd;
@@ -79,6 +80,16 @@ impl Root {
         superblock.next_volume_id = superblock.next_volume_id.max(VolumeId(next_volume_id));
         let places = superblock.volumes.iter().map(|volume| (volume.id.0, places[&volume.id.0])).collect();
         Root { state, places }
+    }
+
+    /// Makes a log slots, in place, without what it holds of volumes without a place; what became of each shard. `None`: it has slots. `packs`: blocks
+    /// are to be packed.
+    ///
+    /// # Errors
+    /// [`UpgradeError`]; this is of no use any more then, and the start may be repeated from [`load`] on.
+    pub fn upgrade(&mut self, medium: &mut dyn Medium, packs: bool) -> Result<Option<Vec<Outlook>>, UpgradeError> {
+        let has_slots = self.state.superblock.layout.has_slots();
+        if has_slots { Ok(None) } else { upgrade::upgrade(medium, &mut self.state, packs).map(Some) }
     }
 
     /// What must be stored before shards can be made ([`crate::restart`]).

@@ -64,8 +64,6 @@ pub enum Work {
     Replace(PoolReplace),
     /// A pool's cache gives room, or takes it.
     DiskRoom,
-    /// A pool's log becomes slots.
-    Upgrade,
     /// Applications are looked for.
     Discover,
 }
@@ -82,7 +80,6 @@ impl Work {
             Work::Check(_) => JobKind::Check,
             Work::Replace(_) => JobKind::Replace,
             Work::DiskRoom => JobKind::DiskRoom,
-            Work::Upgrade => JobKind::Upgrade,
             Work::Discover => JobKind::Discover,
         }
     }

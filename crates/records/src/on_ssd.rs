@@ -174,7 +174,7 @@ fn what_is_lacking(volumes: &[VolumeRecord], copy: &PoolCopy) -> Option<String> 
             return Some(format!("the volume \"{}\" on it is not known here", there.name));
         };
         if here.id != there.id {
-            return Some(format!("the volume \"{}\" has another number in its log", there.name));
+            return Some(format!("the volume \"{}\" has another number there", there.name));
         }
         let unknown = there.may_have_dirty && !here.may_have_dirty;
         unknown.then(|| format!("the volume \"{}\" may have dirty data on it that is not known here", there.name))

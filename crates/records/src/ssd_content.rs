@@ -2,7 +2,7 @@
 
 use crate::on_ssd::{PoolCopy, Said};
 use crate::spare::{Spare, SpareBy};
-use crate::state::{BackingIdentity, DiskRecord, PoolPhase, PoolRecord, Span, SsdLayout, State, VolumePhase, VolumeRecord};
+use crate::state::{BackingIdentity, DiskRecord, Former, PoolPhase, PoolRecord, Span, State, VolumePhase, VolumeRecord};
 use api::PoolImport;
 use api::memory::RAM_BYTES_DEFAULT;
 use api::options::Options;
@@ -20,8 +20,8 @@ pub struct SsdContent {
     pub session: u64,
     /// Bytes of the SSD in use by the cache.
     pub size_bytes: u64,
-    /// How blocks lie on it.
-    pub layout: SsdLayout,
+    /// It holds a log of an earlier version, which a start makes slots: what that comes to, as a clause; else why it cannot be, and what to do.
+    pub log: Option<Result<String, (String, String)>>,
     /// How much of it stays unused, in percent.
     pub spare_percent: u8,
     /// It was stopped in order.
@@ -190,8 +190,8 @@ impl SsdContent {
             disk_room: self.disk_room,
             serial: 0,
             on_blank_ssd: Default::default(),
-            layout: self.layout,
-            spare: (self.layout == SsdLayout::Slots).then(|| Spare {
+            layout: Former,
+            spare: self.log.is_none().then(|| Spare {
                 percent: self.spare_percent,
                 by: SpareBy::Found,
                 drive: Drive::default(),

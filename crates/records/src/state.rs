@@ -15,11 +15,11 @@ use api::names::{self, Named};
 use api::object_rules::Rule;
 pub use api::on_blank_ssd::OnBlankSsd;
 use api::options::Options;
-pub use api::ssd_layout::SsdLayout;
 use api::words::{self, Export};
 use applications::Engine;
 use applications::streams::Subject;
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use targets::Protocol;
@@ -92,6 +92,16 @@ impl Default for State {
     }
 }
 
+/// A field that earlier versions kept: read, whatever it is, and kept no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Former;
+
+impl<'de> Deserialize<'de> for Former {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Former, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|IgnoredAny| Former)
+    }
+}
+
 /// A pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,10 +139,10 @@ pub struct PoolRecord {
     /// What becomes of it when its SSD is blank.
     #[serde(default, skip_serializing_if = "OnBlankSsd::is_stop")]
     pub on_blank_ssd: OnBlankSsd,
-    /// How blocks lie on its SSD.
-    #[serde(default = "SsdLayout::unsaid", skip_serializing_if = "SsdLayout::is_unsaid")]
-    pub layout: SsdLayout,
-    /// How much of its SSD stays unused. `None` where blocks lie in a log, and in pools that were made before this was chosen.
+    /// How blocks lie on its SSD: earlier versions had a choice.
+    #[serde(default, skip_serializing)]
+    pub layout: Former,
+    /// How much of its SSD stays unused. `None` in pools that were made before this was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<Spare>,
     /// What its SSD is called, as far as it tells.
@@ -141,13 +151,10 @@ pub struct PoolRecord {
 }
 
 impl PoolRecord {
-    /// The same places as the pool wants them: a log, or slots with a ring that suits its content level, and the spare.
-    pub fn arranged(&self, log: format::Layout) -> format::Layout {
-        match self.layout {
-            SsdLayout::Log => log,
-            SsdLayout::Slots if self.content == Content::Off => log.with_slots().with_spare(self.spare_percent()),
-            SsdLayout::Slots => log.with_packed_slots().with_spare(self.spare_percent()),
-        }
+    /// The same segments as slots, with a ring that suits the pool's content level, and its spare.
+    pub fn arranged(&self, segments: format::Layout) -> format::Layout {
+        let slots = if self.content == Content::Off { segments.with_slots() } else { segments.with_packed_slots() };
+        slots.with_spare(self.spare_percent())
     }
 }
 
@@ -599,7 +606,7 @@ pub mod samples {
             disk_room: None,
             serial: 0,
             on_blank_ssd: OnBlankSsd::Stop,
-            layout: SsdLayout::Log,
+            layout: Former,
             spare: None,
             ssd_identity: Vec::new(),
         }
@@ -651,6 +658,18 @@ mod tests {
         match state.check() {
             Ok(()) => assert_eq!(expected, "", "was taken for valid"),
             Err(problem) => assert!(!expected.is_empty() && problem.contains(expected), "{problem}"),
+        }
+    }
+
+    /// Versions that had a choice of layout kept it, also in the copy on the SSD.
+    #[test]
+    fn what_is_not_kept_any_more_is_read_and_left_out() {
+        for word in ["slots", "log"] {
+            let state = valid();
+            let mut kept = serde_json::to_value(&state).expect("a state is JSON");
+            assert_eq!(kept["pools"][0].get("layout"), None);
+            kept["pools"][0]["layout"] = word.into();
+            assert_eq!(serde_json::from_value::<State>(kept).expect("it is read"), state);
         }
     }
 

@@ -60,7 +60,7 @@ fn served() -> routes::Answered {
     paths(
         routes::daemon, routes::session_show, routes::session_begin, routes::session_end, routes::session_code,
         routes::token_list, routes::token_create, routes::token_revoke, routes::device_list, routes::device_examine,
-        routes::pool_list, routes::pool_create, routes::pool_show, routes::pool_set, routes::pool_start, routes::pool_destroy, routes::pool_replace, routes::pool_check, routes::pool_take_back, routes::pool_upgrade_check, routes::pool_upgrade, routes::pool_look, routes::pool_import,
+        routes::pool_list, routes::pool_create, routes::pool_show, routes::pool_set, routes::pool_start, routes::pool_destroy, routes::pool_replace, routes::pool_check, routes::pool_take_back, routes::pool_look, routes::pool_import,
         routes::disk_list, routes::disk_create, routes::disk_show, routes::disk_set, routes::disk_remove,
         routes::volume_list, routes::volume_add, routes::volume_show, routes::volume_set, routes::volume_remove, routes::volume_rename, routes::volume_start,
         routes::volume_stop, routes::volume_drop_cache, routes::volume_grow, routes::volume_destage,

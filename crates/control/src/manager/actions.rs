@@ -48,8 +48,6 @@ impl Manager {
             Action::PoolLook(import) => self.pool_look(&import).map(|found| Answer::PoolFound(Box::new(found))),
             Action::PoolImport(import) => self.pool_import(&import).map(|p| Answer::Pool(Box::new(p))),
             Action::PoolTakeBack { name } => self.pool_take_back(&name).map(|j| Answer::Job(Box::new(j))),
-            Action::PoolUpgradeCheck { name } => self.pool_upgrade_check(&name).map(so),
-            Action::PoolUpgrade { name } => self.pool_upgrade(&name).map(|j| Answer::Job(Box::new(j))),
             Action::StatsAll => Ok(Answer::StatsAll(self.stats_all())),
             Action::Stats { name } => self.stats(&name),
             Action::JobList => Ok(Answer::Jobs(self.shared.jobs.list().iter().map(|j| j.view()).collect())),

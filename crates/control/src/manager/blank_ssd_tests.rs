@@ -45,7 +45,6 @@ fn blank(ssd: &str, mode: &str, on_blank: &str) -> World {
             content: None,
             force: false,
             on_blank_ssd: Some(on_blank.into()),
-            layout: None,
             spare_percent: None,
         }),
     );

@@ -45,7 +45,6 @@ impl Stage {
             content: None,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         };
         manager.handle(Action::PoolCreate(create)).expect("nothing fails");

@@ -25,7 +25,6 @@ fn daemon(world: &World, mode: &str) -> Manager {
             content: None,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         };
         must(&manager, Action::PoolCreate(create));

@@ -39,7 +39,6 @@ fn pool_create(name: &str) -> Action {
         size_bytes: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
         ram_bytes: None,
         content: None,

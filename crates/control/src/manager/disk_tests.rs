@@ -30,7 +30,6 @@ fn begin() -> (World, Manager) {
         size_bytes: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
         ram_bytes: None,
         content: None,

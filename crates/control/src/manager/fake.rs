@@ -199,7 +199,7 @@ impl Pools for World {
         let device = inside.devices.get_mut(&pool.ssd).expect("just looked at");
         (device.pool, device.log) = (Some(pool.uuid), BTreeMap::new());
         (device.records, device.next_volume_id, device.session) = (None, 1, 0);
-        (device.layout, device.spare_percent) = (pool.layout, pool.spare_percent());
+        (device.spare_percent, device.old_log) = (pool.spare_percent(), None);
         let is_kept = device.keeps_all && device.spare_percent > 0;
         Ok(Formatted { not_discarded: is_kept.then(|| "it does not support discards".into()) })
     }
@@ -259,10 +259,10 @@ impl Pools for World {
             Age::OlderAndGood(why) => vec![why],
             Age::Older(why) => return Err(ControlError::OlderState { path: pool.ssd.clone(), why }),
         };
+        let upgraded = device.upgrade(&pool.ssd)?;
         device.next_volume_id = device.next_volume_id.max(pool.next_volume_id);
         (device.session, device.clean) = (pool.session + 1, false);
         let (serial, next_volume_id) = (said.serial, device.next_volume_id);
-        let layout = device.layout;
         device.log.retain(|id, _| known.iter().any(|volume| volume.id == *id));
         let size_bytes = pool.size_bytes.unwrap_or(u64::MAX).min(device.size_bytes);
         let dirty_bytes = device.log.iter().filter(|(_, (_, dirty))| *dirty).map(|(id, _)| (*id, 4096)).collect();
@@ -273,7 +273,7 @@ impl Pools for World {
         Ok(PoolStarted {
             session: pool.session + 1,
             size_bytes,
-            layout,
+            upgraded,
             dirty_bytes,
             damaged,
             serial,

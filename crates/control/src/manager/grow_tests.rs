@@ -36,7 +36,6 @@ fn world_with(exports: Vec<Export>) -> World {
         size_bytes: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
         ram_bytes: None,
         content: None,

@@ -52,6 +52,9 @@ impl Manager {
         names.dedup();
         claimed.extend(names.into_iter().map(|name| (Named::Volume, name)));
         let _claim = self.claim(&claimed, "its import")?;
+        if let Some(Err((problem, remedy))) = &plan.content.log {
+            return Err(super::pools::device(&import.ssd, problem.clone(), remedy.clone(), Kind::Conflict));
+        }
         plan.check_missing(import)?;
         let with_it = |state: &State| {
             // Only what the claims cover.
@@ -336,6 +339,10 @@ impl Plan {
             known_as: self.older.as_ref().map(|older| older.name.clone()),
             volumes: self.records.volumes.iter().zip(&self.problems).map(volume).collect(),
             disks: self.records.disks.iter().map(|disk| (disk.name.clone(), disk.size_bytes())).collect(),
+            upgrade: self.content.log.as_ref().map(|log| match log {
+                Ok(comes_to) => format!("taking it in upgrades its log, for good: {comes_to}"),
+                Err((problem, remedy)) => format!("{problem}; {remedy}"),
+            }),
             warnings: self.records.warnings.clone(),
         }
     }

@@ -77,7 +77,6 @@ fn a_pool_whose_state_was_lost_is_shown_and_taken_in() {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     let refused = manager.handle(Action::PoolCreate(again)).expect_err("it carries a pool");
@@ -99,6 +98,27 @@ fn a_pool_whose_state_was_lost_is_shown_and_taken_in() {
     bring_home(&world, &manager, DISK);
     let refused = take_in(&manager, import()).expect_err("it is here").to_string();
     assert!(refused.contains("the SSD of the pool \"p\" here"), "{refused}");
+}
+
+/// An earlier version left a log there: the import upgrades it, and says so before; one that cannot be upgraded is not taken in.
+#[test]
+fn a_log_is_upgraded_and_one_that_cannot_be_changes_nothing() {
+    let world = lost();
+    let log = |log| world.inside().devices.get_mut(SSD).expect("it is there").old_log = log;
+    log(Some(Err("its log cannot be upgraded".into())));
+    let manager = started(&world);
+    let found = look(&manager, import()).expect("it can be read");
+    assert_eq!(found.upgrade.as_deref(), Some("its log cannot be upgraded; ask the older version"));
+    let refused = take_in(&manager, import()).expect_err("it cannot be started here");
+    assert_eq!((refused.reason().as_str(), refused.remedy().as_str()), ("/ssd: its log cannot be upgraded", "ask the older version"));
+    assert_eq!(world.inside().saved, State::default(), "nothing is changed");
+    log(Some(Ok(())));
+    let found = look(&manager, import()).expect("it can be read");
+    assert_eq!(found.upgrade.as_deref(), Some("taking it in upgrades its log, for good: 4 KiB carried over"));
+    take_in(&manager, import()).expect("all is there");
+    check_served(&world, &manager);
+    let said = manager.events_after(0).into_iter().filter(|event| event.object == "p" && event.message == "its log was upgraded").count();
+    assert_eq!((said, world.inside().devices[SSD].old_log.clone()), (1, None));
 }
 
 /// On another machine the devices have other names.
@@ -211,7 +231,6 @@ fn names_that_are_taken_can_be_others() {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     must(&manager, Action::PoolCreate(other));

@@ -32,7 +32,6 @@ fn with_volume() -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
@@ -376,7 +375,6 @@ fn what_hearth_has_is_known_by_any_name() {
         content: None,
         force: true,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     let error = manager.handle(Action::PoolCreate(create)).expect_err("it would wait for itself").to_string();

@@ -28,7 +28,6 @@ fn world() -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");

@@ -28,7 +28,6 @@ fn create(name: &str, ssd: &str, ram_mib: Option<u64>) -> Action {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     })
 }
@@ -129,7 +128,6 @@ fn an_ssd_is_refused_whose_index_there_is_no_memory_for_before_anything_is_writt
             content,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         })
     };

@@ -67,7 +67,6 @@ mod stop;
 pub mod stop_watch;
 mod strayed;
 mod stream_rules;
-mod upgrade;
 mod verdict;
 mod views;
 mod volumes;

@@ -112,7 +112,6 @@ mod tests {
             content: None,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         })
     }

@@ -33,7 +33,7 @@ use datapath::{DeviceFacts, DeviceUse, Life, Withdrawal};
 use device::Drive;
 use format::layout::SSD_BYTES_MAX;
 use records::recognise::{Recognised, recognise};
-use records::state::{OnBlankSsd, PoolPhase, PoolRecord, Spare, SsdLayout, VolumePhase, VolumeRecord};
+use records::state::{Former, OnBlankSsd, PoolPhase, PoolRecord, Spare, VolumePhase, VolumeRecord};
 use types::Content;
 use uuid::Uuid;
 
@@ -47,10 +47,9 @@ impl Manager {
         names::check(Named::Pool, &create.name)?;
         check_sizes(create)?;
         self.check_memory(&create.name, create.ram_bytes.unwrap_or(memory::RAM_BYTES_DEFAULT))?;
-        let layout = create.layout.as_deref().map(options::ssd_layout).transpose()?.unwrap_or_default();
         let content = create.content.as_deref().map(options::content).transpose()?;
         let content = content.unwrap_or_default();
-        check_spare(create, layout)?;
+        create.spare_percent.map(options::spare_percent).transpose()?;
         let _claim = self.claim(&[(Named::Pool, &create.name)], "its creation")?;
         if self.memory().state.pool(&create.name).is_some() {
             return Err(ControlError::Taken { named: "pool", name: create.name.clone() });
@@ -72,8 +71,8 @@ impl Manager {
             disk_room: None,
             serial: 0,
             on_blank_ssd: create.on_blank_ssd.as_deref().map(options::on_blank_ssd).transpose()?.unwrap_or_default(),
-            layout,
-            spare: self.spare_of(create, layout, None),
+            layout: Former,
+            spare: Some(self.spare_of(create, None)),
             ssd_identity: Vec::new(),
         };
         self.change(|state| state.pools.push(record.clone()))?;
@@ -105,7 +104,7 @@ impl Manager {
     }
 
     /// How much of the SSD a pool is to leave unused: as asked for, now or when its SSD `before` was formatted, else by the kind of drive.
-    pub(super) fn spare_of(&self, create: &PoolCreate, layout: SsdLayout, before: Option<&Spare>) -> Option<Spare> {
+    pub(super) fn spare_of(&self, create: &PoolCreate, before: Option<&Spare>) -> Spare {
         let asked_percent = create.spare_percent.or_else(|| before?.asked_percent());
         let drive = match self.data().examine_ssd(&create.ssd) {
             Ok(facts) => drive_for(&facts, create.size_bytes),
@@ -114,7 +113,7 @@ impl Manager {
             // The pool's own file, which its shards keep locked.
             Err(_) => before.map_or(Drive::Part, |spare| spare.drive),
         };
-        (layout == SsdLayout::Slots).then(|| Spare::chosen(asked_percent, drive))
+        Spare::chosen(asked_percent, drive)
     }
 
     /// Starts the pool's shards and notes how it went.
@@ -126,7 +125,7 @@ impl Manager {
         let identity = self.data().examine_ssd(&record.ssd).ok().map(|facts| facts.identity.fixed);
         let saved = self.change(|state| {
             if let Some(pool) = state.pool_mut(&record.name) {
-                (pool.session, pool.phase, pool.layout) = (started.session, PoolPhase::Ready, started.layout);
+                (pool.session, pool.phase) = (started.session, PoolPhase::Ready);
                 pool.ssd.clone_from(&record.ssd);
                 if let Some(identity) = identity {
                     pool.ssd_identity = identity;
@@ -155,6 +154,9 @@ impl Manager {
                 ..LivePool::new(Health::Running)
             };
         });
+        if let Some(upgraded) = started.upgraded {
+            self.events().note(Severity::Info, &record.name, upgraded);
+        }
         started.warnings.into_iter().for_each(|warning| self.events().note(Severity::Warning, &record.name, warning));
         self.write_records_or_tell(&record.name);
         if let Some(ssd) = self.data().lost_ssd(&record.name) {
@@ -666,17 +668,6 @@ pub(super) fn check_sizes(create: &PoolCreate) -> Result<(), ControlError> {
         }
     }
     Ok(())
-}
-
-/// Refuses a spare that is too large, or has no use.
-fn check_spare(create: &PoolCreate, layout: SsdLayout) -> Result<(), ControlError> {
-    let Some(percent) = create.spare_percent else { return Ok(()) };
-    options::spare_percent(percent)?;
-    if layout == SsdLayout::Slots {
-        return Ok(());
-    }
-    let problem = "--spare is not for pools with --layout log: a log is written in sequence, and the SSD copies nothing".to_string();
-    Err(ControlError::BadCombination(problem, "leave --spare or --layout log out".into()))
 }
 
 /// What an SSD is to a drive for a pool that uses so much of it, but for less than its smallest part.

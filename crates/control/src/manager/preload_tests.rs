@@ -34,7 +34,6 @@ fn with_volume(mode: &str) -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");

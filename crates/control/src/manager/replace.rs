@@ -67,7 +67,6 @@ impl Manager {
             content: None,
             force: replace.force,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         };
         if !replace.drop_dirty {
@@ -76,7 +75,7 @@ impl Manager {
         super::pools::check_sizes(&wish)?;
         let file_made = self.check_ssd(&wish)?;
         self.check_index(&wish, old.content)?;
-        let spare = self.spare_of(&wish, old.layout, old.spare.as_ref());
+        let spare = Some(self.spare_of(&wish, old.spare.as_ref()));
         volumes.iter().try_for_each(|v| self.check_unused(v).and_then(|()| self.check_not_deleted(v)))?;
         if let Some(volume) = volumes.iter().find(|v| v.may_have_dirty && !self.volume_attached(&v.name) && !replace.drop_dirty) {
             return Err(would_be_lost(&old, volume, replace, &format!(", perhaps, on {}, and the pool is not running", old.ssd)));

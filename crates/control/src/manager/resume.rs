@@ -36,7 +36,7 @@ impl Manager {
             Work::Check(so_far) => self.check_from(old.object(), Some(old.uuid()), so_far)?,
             Work::Replace(replace) => self.resume_replace(&old, &replace, &what)?,
             Work::Discover => self.discover_as_job(old.object())?,
-            Work::DiskRoom | Work::Upgrade => {
+            Work::DiskRoom => {
                 return Err(ControlError::Job(format!("{what} is not resumed"), "give the command again".into()));
             }
             work => self.resume_on_volume(&old, &work, &what)?,
@@ -74,7 +74,7 @@ impl Manager {
                 self.preload_from(self.warmable_volume(name)?, asked.clone(), claim)
             }
             Work::ModeChange => self.resume_mode_change(name, what),
-            Work::Check(_) | Work::Replace(_) | Work::DiskRoom | Work::Upgrade => unreachable!("of a pool"),
+            Work::Check(_) | Work::Replace(_) | Work::DiskRoom => unreachable!("of a pool"),
             Work::Discover => unreachable!("begun again from the start"),
         }
     }

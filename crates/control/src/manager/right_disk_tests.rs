@@ -30,7 +30,6 @@ fn two(world: &World, mode: &str) -> Manager {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(pool)).expect("nothing fails");
@@ -361,7 +360,6 @@ fn a_read_only_disk_is_refused_to_all_who_may_write() {
             content: None,
             force: true,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         };
         if mode == "write-back" {

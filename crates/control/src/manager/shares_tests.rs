@@ -29,7 +29,6 @@ fn daemon(world: &World) -> Manager {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");

@@ -1,4 +1,4 @@
-//! How much of its SSD a pool in slots leaves unused: by the kind of drive or as asked for, kept over restarts, replacements and imports.
+//! How much of its SSD a pool leaves unused: by the kind of drive or as asked for, kept over restarts, replacements and imports.
 
 use super::Manager;
 use super::fake::World;
@@ -9,7 +9,7 @@ use records::state::State;
 
 const OTHER: &str = "/dev/other";
 
-fn create(ssd: &str, layout: &str, spare_percent: Option<u8>) -> Action {
+fn create(ssd: &str, spare_percent: Option<u8>) -> Action {
     Action::PoolCreate(PoolCreate {
         name: "p".into(),
         ssd: ssd.into(),
@@ -18,7 +18,6 @@ fn create(ssd: &str, layout: &str, spare_percent: Option<u8>) -> Action {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: Some(layout.into()),
         spare_percent,
     })
 }
@@ -32,7 +31,7 @@ fn pool(manager: &Manager) -> PoolView {
 
 /// Percent, and the reason.
 fn spare(manager: &Manager) -> (u8, String) {
-    let spare = pool(manager).spare.expect("the pool is in slots");
+    let spare = pool(manager).spare.expect("it was chosen");
     (spare.percent, spare.reason)
 }
 
@@ -54,7 +53,7 @@ fn the_kind_of_drive_decides_and_the_reason_is_said() {
     for (drive, percent, why) in cases {
         let world = with_drive(drive);
         let manager = started(&world);
-        must(&manager, create(OTHER, "slots", None));
+        must(&manager, create(OTHER, None));
         let (found, reason) = spare(&manager);
         assert!(found == percent && reason.contains(why), "{drive:?}: {found} %, {reason}");
         assert_eq!(world.inside().devices[OTHER].spare_percent, percent, "{drive:?}");
@@ -65,7 +64,7 @@ fn the_kind_of_drive_decides_and_the_reason_is_said() {
 fn a_part_of_a_drive_that_size_leaves_to_others_has_no_spare() {
     let world = with_drive(Drive::Volatile);
     let manager = started(&world);
-    let Action::PoolCreate(create) = create(OTHER, "slots", None) else { unreachable!("it is that") };
+    let Action::PoolCreate(create) = create(OTHER, None) else { unreachable!("it is that") };
     must(&manager, Action::PoolCreate(PoolCreate { size_bytes: Some(512 << 20), ..create }));
     assert_eq!(spare(&manager).0, 0);
 }
@@ -74,20 +73,16 @@ fn a_part_of_a_drive_that_size_leaves_to_others_has_no_spare() {
 fn what_cannot_be_is_refused_with_one_sentence() {
     let manager = started(&world());
     let refused = |action: Action| carry_out(&manager, action).expect_err("it is refused");
-    let log = refused(create(SSD, "log", Some(10)));
-    assert!(log.contains("--spare is not for pools with --layout log"), "{log}");
-    let much = refused(create(SSD, "slots", Some(51)));
+    let much = refused(create(SSD, Some(51)));
     assert!(much.contains("--spare is at most 50 percent, not 51"), "{much}");
     assert!(matches!(manager.handle(Action::PoolList), Ok(Answer::Pools(pools)) if pools.is_empty()));
-    must(&manager, create(SSD, "log", None));
-    assert_eq!(pool(&manager).spare, None, "a log leaves nothing unused");
 }
 
 #[test]
 fn the_choice_outlives_a_restart_a_replacement_and_the_loss_of_the_state() {
     let world = with_drive(Drive::Volatile);
     let manager = started(&world);
-    must(&manager, create(SSD, "slots", Some(20)));
+    must(&manager, create(SSD, Some(20)));
     let asked = (20, "as asked for".to_string());
     assert_eq!(spare(&manager), asked);
     drop(manager);
@@ -108,7 +103,7 @@ fn the_choice_outlives_a_restart_a_replacement_and_the_loss_of_the_state() {
 fn another_drive_gets_the_default_of_its_kind() {
     let world = with_drive(Drive::Volatile);
     let manager = started(&world);
-    must(&manager, create(SSD, "slots", None));
+    must(&manager, create(SSD, None));
     assert_eq!(spare(&manager).0, 0, "a file");
     let replace = PoolReplace { ssd: OTHER.into(), size_bytes: None, force: false, drop_dirty: false };
     must(&manager, Action::PoolReplace { name: "p".into(), replace });
@@ -119,7 +114,7 @@ fn another_drive_gets_the_default_of_its_kind() {
 fn an_ssd_without_its_copy_of_the_state_says_how_much_is_unused() {
     let world = with_drive(Drive::Volatile);
     let manager = started(&world);
-    must(&manager, create(OTHER, "slots", Some(20)));
+    must(&manager, create(OTHER, Some(20)));
     drop(manager);
     world.inside().saved = State::default();
     world.inside().devices.get_mut(OTHER).expect("there").records = None;
@@ -133,7 +128,7 @@ fn an_ssd_that_does_not_discard_is_said_to_keep_what_was_there() {
     let world = with_drive(Drive::Volatile);
     world.inside().devices.get_mut(OTHER).expect("there").keeps_all = true;
     let manager = started(&world);
-    must(&manager, create(OTHER, "slots", None));
+    must(&manager, create(OTHER, None));
     let kept = |manager: &Manager| pool(manager).spare.and_then(|spare| spare.not_discarded);
     assert_eq!(kept(&manager).as_deref(), Some("it does not support discards"));
     drop(manager);

@@ -345,15 +345,15 @@ impl Manager {
         let damaged = self.memory().pools.get(&volume.pool).is_some_and(|p| p.damaged.contains(&volume.id));
         if damaged && volume.may_have_dirty {
             let remedy = format!(
-                "inspect the SSD with `hearth pool check`, restore it, and restart the daemon; or discard the dirty data with \
+                "inspect it with `hearth pool check`, restore it, and restart the daemon; or discard the dirty data with \
                  `hearth volume remove {} --drop-dirty`",
                 volume.name
             );
-            return Err(refused(volume, "the pool's log is damaged where it may hold dirty data of this volume", &remedy));
+            return Err(refused(volume, "the SSD of its pool is damaged where it may hold dirty data of this volume", &remedy));
         }
         let volume = if damaged {
             // Its backing device has everything. What the damaged log still calls dirty came home long ago, and may be old.
-            let told = "the pool's log is damaged: the cache of the volume is dropped; its backing device is complete";
+            let told = "the SSD of its pool is damaged: the cache of the volume is dropped; its backing device is complete";
             self.events().note(Severity::Warning, &volume.name, told);
             self.begin_anew(volume)?
         } else {
@@ -496,11 +496,14 @@ impl Manager {
             (_, Some((_, _, true))) => {
                 let why = pool_error.reason();
                 let problem = format!("its pool is not running ({why}), and the SSD may hold newer data than the backing device");
-                let remedy = format!(
-                    "reconnect the SSD and start the pool with `hearth pool start {1}`, or discard the dirty data with \
-                     `hearth volume remove {0} --drop-dirty` or `hearth pool replace {1} --ssd PATH --drop-dirty`",
-                    volume.name, volume.pool
-                );
+                let (name, pool) = (&volume.name, &volume.pool);
+                let bring_back = match pool_error.remedy() {
+                    none if none.is_empty() => format!("start the pool with `hearth pool start {pool}`"),
+                    remedy => remedy,
+                };
+                let or_replace = format!(" or `hearth pool replace {pool} --ssd PATH --drop-dirty`");
+                let or_replace = if bring_back.contains("hearth pool replace") { "" } else { &or_replace };
+                let remedy = format!("{bring_back}; or discard the dirty data with `hearth volume remove {name} --drop-dirty`{or_replace}");
                 Err(refused(volume, &problem, &remedy))
             }
             _ => self.serve_bare(volume, pool_error),

@@ -44,7 +44,7 @@ impl Step {
         match self {
             Step::Jobs => "waits for its jobs to end",
             Step::Clients => "takes its exports away and ends the requests in flight",
-            Step::Shards => "completes its log and writes the checkpoint",
+            Step::Shards => "completes its writes and says where everything is",
             Step::BackingDevices => "records the state of its backing devices",
         }
     }

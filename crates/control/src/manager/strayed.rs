@@ -160,7 +160,6 @@ mod tests {
             content: None,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         };
         manager.handle(Action::PoolCreate(pool)).expect("it is free");

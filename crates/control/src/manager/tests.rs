@@ -55,7 +55,6 @@ fn wish() -> PoolCreate {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     }
 }
@@ -418,7 +417,7 @@ fn old_data_of_a_damaged_log_stays_away() {
         if mode == "write-back" {
             assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Failed), None));
             let error = carry_out(&manager, remove(false)).expect_err("dirty data would be lost");
-            assert!(error.contains("log is damaged") && error.contains("--drop-dirty"), "{error}");
+            assert!(error.contains("SSD of its pool is damaged") && error.contains("--drop-dirty"), "{error}");
             must(&manager, remove(true));
         } else {
             assert_eq!((volume(&manager).map(|v| v.health), world.read("v")), (Some(Health::Running), Some(5)));
@@ -649,7 +648,6 @@ fn nothing_is_destroyed_by_mistake() {
             content: None,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         })
     };

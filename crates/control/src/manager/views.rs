@@ -67,7 +67,6 @@ impl Manager {
             remedy,
             ssd: record.ssd,
             on_blank_ssd: record.on_blank_ssd.name().into(),
-            layout: record.layout.name().into(),
             size_bytes,
             ram_bytes: live.ram_bytes.unwrap_or(record.ram_bytes),
             cached_bytes: runs.then_some(stats.cached_bytes),

@@ -223,7 +223,6 @@ mod tests {
             content: None,
             force: false,
             on_blank_ssd: None,
-            layout: None,
             spare_percent: None,
         };
         let options = OptionsPatch { mode: Some(mode.into()), ..OptionsPatch::default() };

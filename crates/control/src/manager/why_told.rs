@@ -119,7 +119,7 @@ fn dirty(asked: &Asked, explained: &Explained) -> Option<String> {
     let since = match oldest_ns {
         Some(ns) if blocks == 1 => format!("for {}", human::seconds(ns / 1_000_000_000)),
         Some(ns) => format!("the oldest for {}", human::seconds(ns / 1_000_000_000)),
-        None => "since before the latest start, or being destaged to free room in the log".into(),
+        None => "since before the latest start, or being destaged to free room on the SSD".into(),
     };
     let options = &asked.record.options;
     let home = match options.mode {
@@ -177,7 +177,7 @@ fn why_not(asked: &Asked, explained: &Explained) -> String {
             format!("{which} had to wait because the dirty limit was reached; raise {}.", dirty_limit(options, &set))
         }
         Some(BypassReason::NoSpace) => format!(
-            "{which} found no room: the log was full, or the backing device had not flushed it yet; the next read tries again, and a larger SSD has more room."
+            "{which} found no room: the SSD was full, or the backing device had not flushed it yet; the next read tries again, and a larger SSD has more room."
         ),
         Some(BypassReason::Policy) => {
             format!("{which} bypassed the cache, since the policy of the object that lay there said so.")
@@ -237,7 +237,7 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         (Outcome::Miss, _) => "a miss, read from the backing device",
         (Outcome::Bypass, Op::Read) => "read from the backing device, bypassing the cache",
         (Outcome::Bypass, _) => "written to the backing device, bypassing the cache",
-        (Outcome::WriteBack, _) => "written to the log on the SSD",
+        (Outcome::WriteBack, _) => "written to the SSD",
         (Outcome::WriteThrough, _) => "written to the backing device",
         (Outcome::Other, Op::Discard | Op::PunchHole) => "discarded",
         (Outcome::Other, Op::WriteZeroes) => "zeroes written to the backing device",
@@ -252,7 +252,7 @@ pub(super) fn what_came_of(record: &VolumeRecord, recent: &Recent) -> String {
         BypassReason::WriteAround => "in write-around mode writes do not enter the cache".into(),
         BypassReason::FirstTouch => "it was not admitted to the SSD: not yet reused".into(),
         BypassReason::DirtyLimit => "it had waited at the dirty limit".into(),
-        BypassReason::NoSpace => "there was no room for it in the log, or for so much dirty data".into(),
+        BypassReason::NoSpace => "there was no room for it on the SSD, or for so much dirty data".into(),
         BypassReason::Degraded => "the SSD had failed".into(),
         BypassReason::Policy => "the policy of its object said so".into(),
         BypassReason::Stream => "part of a backup or a scan".into(),

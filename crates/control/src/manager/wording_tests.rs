@@ -39,7 +39,6 @@ fn with_volume(mode: &str) -> (World, Manager) {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing fails");
@@ -175,7 +174,6 @@ fn the_file_that_was_made_for_a_pool_is_told_when_the_pool_goes() {
         content: None,
         force: false,
         on_blank_ssd: None,
-        layout: None,
         spare_percent: None,
     };
     manager.handle(Action::PoolCreate(create)).expect("nothing is there yet");

@@ -79,7 +79,7 @@ fn begin(place: &Place) {
 fn a_cache_in_slots_gives_room_and_stays_warm() {
     let place = Place::new();
     let daemon = place.daemon();
-    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "256MiB", "--ram", "0", "--layout", "slots"]);
+    place.must(&["pool", "create", "p", "--ssd", &place.path("ssd.img"), "--size", "256MiB", "--ram", "0"]);
     let backing = place.file("disk.img", 256 * MIB);
     let options = ["--mode", "write-back", "--export", "nbd", "--admission", "always", "--write-cache-depth", "1h"];
     place.must(&[&["volume", "add", "v", "--backing", &backing, "--pool", "p"][..], &options].concat());

@@ -46,7 +46,7 @@ fn everything_comes_back_after_a_clean_stop() {
     }
     assert_eq!(Client::connect(&uri).read(8192, 4096), pattern(1));
     let recovery = place.json(&["pool", "show", "p"])["recovery"].to_string();
-    assert!(recovery.contains("from the checkpoint") || recovery.contains("which was complete"), "{recovery}");
+    assert!(recovery.contains("after a clean stop: "), "{recovery}");
     daemon.stop();
 }
 

@@ -157,7 +157,7 @@ fn what_is_documented_is_there_and_moves_and_nothing_else_is() {
     let mut back = volume(&place, "back", &["--mode", "write-back", "--admission", "always", "--write-cache-depth", "1s"]);
     let mut through = volume(&place, "through", &[]);
     let slots = place.path("slots.img");
-    place.must(&["pool", "create", "slots", "--ssd", &slots, "--size", "64MiB", "--ram", "4MiB", "--layout", "slots"]);
+    place.must(&["pool", "create", "slots", "--ssd", &slots, "--size", "64MiB", "--ram", "4MiB"]);
     let in_slots = ["--mode", "write-back", "--write-cache-depth", "1s", "--atomic", "8KiB"];
     let mut in_slots = volume_of("slots", &place, "in-slots", &in_slots);
     let before = scrape(&place);

@@ -1,4 +1,4 @@
-//! A pool whose blocks lie in slots, with the real binary: more is written than it has room for, it is killed, comes back, is checked, and is
+//! A pool with the real binary: more is written than it has room for, it is killed, comes back, is checked, and is
 //! taken in where its state is lost.
 
 use crate::support::Place;
@@ -49,9 +49,8 @@ fn survive(content: &str) {
     let place = Place::new();
     let (ssd, disk) = (place.path("ssd.img"), place.file("disk.img", 128 * MIB));
     let daemon = place.daemon();
-    let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0", "--layout"];
-    place.must_fail(&[&create[..], &["slot"]].concat(), 2, "use log or slots");
-    place.must(&[&create[..], &["slots", "--content", content]].concat());
+    let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0", "--content", content];
+    place.must(&create);
     let options = ["--mode", "write-back", "--admission", "always", "--export", "nbd"];
     let uri = place.must(&[&["volume", "add", "v", "--backing", &disk, "--pool", "p"][..], &options].concat());
     let written = write_much(&mut Client::connect(uri.trim()), 0..8);
@@ -69,7 +68,6 @@ fn survive(content: &str) {
     std::fs::remove_dir_all(place.path("state")).expect("it was there");
     let daemon_of_another = place.daemon();
     place.must(&["pool", "import", &ssd]);
-    assert_eq!(place.json(&["pool", "show", "p"])["layout"], "slots");
     check(uri.trim(), &written);
     place.must(&["volume", "remove", "v"]);
     daemon_of_another.stop();
@@ -87,13 +85,12 @@ fn a_pool_leaves_unused_what_was_asked_for() {
     let daemon = place.daemon();
     let create = ["pool", "create", "p", "--ssd", &ssd, "--size", "64MiB", "--ram", "0"];
     let with = |options: &[&'static str]| [&create[..], options].concat();
-    place.must_fail(&with(&["--layout", "log", "--spare", "10"]), 2, "--spare is not for pools with --layout log");
     for (percent, problem) in
         [("51", "at most 50 percent"), ("1.5", "not a whole number of percent"), ("-1", "not a whole number of percent")]
     {
-        place.must_fail(&with(&["--layout", "slots", "--spare", percent]), 2, problem);
+        place.must_fail(&with(&["--spare", percent]), 2, problem);
     }
-    let made = place.must(&with(&["--layout", "slots", "--spare", "25 %"]));
+    let made = place.must(&with(&["--spare", "25 %"]));
     assert!(made.contains("spare 25 %, 16 MiB of the SSD stay unused (as asked for)"), "{made}");
     let room = |place: &Place| place.json(&["pool", "show", "p"])["slot_stats"]["size_bytes"].as_u64().expect("it is counted");
     let with_spare = room(&place);
@@ -112,7 +109,7 @@ fn a_pool_leaves_unused_what_was_asked_for() {
     let spare = &place.json(&["pool", "show", "p"])["spare"];
     assert_eq!((spare["percent"].as_u64(), spare["reason"].as_str()), (Some(25), Some("as asked for")));
     place.must(&["pool", "destroy", "p"]);
-    place.must(&with(&["--layout", "slots", "--force"]));
+    place.must(&with(&["--force"]));
     let spare = &place.json(&["pool", "show", "p"])["spare"];
     assert_eq!(spare["percent"].as_u64(), Some(0), "{spare}");
     assert!(room(&place) > with_spare + 14 * MIB);

@@ -200,7 +200,7 @@ pub const METRICS: &[Metric] = &[
         "hearth_pool_reinserted_bytes",
         "bytes",
         |s| count(s.reinserted_bytes),
-        "Bytes appended again at the log's head because they were in use or dirty.",
+        "Bytes written to the SSD again because they were in use or dirty.",
     ),
     gauge(pool(
         "hearth_pool_write_amplification_ratio",
@@ -220,63 +220,48 @@ pub const METRICS: &[Metric] = &[
         "Bytes that the SSD is estimated to write to its flash for each byte it is given, by its own spare (28 or 7 percent) and by how blocks \
          are overwritten: even or skewed.",
     ),
-    state(
-        "hearth_pool_spare_ratio",
-        POOL,
-        |s| s.pools.iter().filter_map(spare).collect(),
-        "Part of the SSD that stays unused; only with the layout slots.",
-    ),
+    state("hearth_pool_spare_ratio", POOL, |s| s.pools.iter().filter_map(spare).collect(), "Part of the SSD that stays unused."),
     gauge(pool(
         "hearth_pool_slots_live_ratio",
         "1",
         |s| s.slots.as_ref().map(|slots| Value::Part(slots.live_part)),
-        "Part of the SSD's room for blocks that holds a cached block; only with the layout slots.",
+        "Part of the SSD's room for blocks that holds a cached block.",
     )),
     gauge(pool(
         "hearth_pool_slots_free_bytes",
         "bytes",
         |s| count(s.slots.as_ref()?.free_bytes),
-        "Bytes of the SSD that can be written now; only with the layout slots.",
+        "Bytes of the SSD that can be written now.",
     )),
-    gauge(pool(
-        "hearth_pool_slots_free_runs",
-        "1",
-        |s| count(s.slots.as_ref()?.free_runs),
-        "Pieces in which they lie; only with the layout slots.",
-    )),
+    gauge(pool("hearth_pool_slots_free_runs", "1", |s| count(s.slots.as_ref()?.free_runs), "Pieces in which they lie.")),
     gauge(pool(
         "hearth_pool_slots_packed_bytes",
         "bytes",
         |s| count(s.slots.as_ref()?.packed_bytes),
-        "Bytes of the SSD in which blocks are packed; only with the layout slots.",
+        "Bytes of the SSD in which blocks are packed.",
     )),
     gauge(pool(
         "hearth_pool_slots_packed_used_bytes",
         "bytes",
         |s| count(s.slots.as_ref()?.packed_payload_bytes),
-        "Bytes of them that blocks use; only with the layout slots.",
+        "Bytes of them that blocks use.",
     )),
     gauge(pool(
         "hearth_pool_slots_ring_used_bytes",
         "bytes",
         |s| count(s.slots.as_ref()?.ring_used_bytes),
-        "Bytes of statements that a start reads after a crash; only with the layout slots.",
+        "Bytes of statements that a start reads after a crash.",
     )),
     gauge(Metric {
         labels: &["pool", "policy"],
         read: Read::Policy(|policy| policy.miss_part.map(Value::Part)),
-        ..pool(
-            "hearth_pool_policy_miss_ratio",
-            "1",
-            |_| None,
-            "Part of lately sampled accesses that each policy would have missed; only with the layout slots.",
-        )
+        ..pool("hearth_pool_policy_miss_ratio", "1", |_| None, "Part of lately sampled accesses that each policy would have missed.")
     }),
     gauge(Metric {
         moves: Moves::Rarely,
         labels: &["pool", "policy"],
         read: Read::Policy(|policy| count(policy.shards)),
-        ..pool("hearth_pool_policy_shards", "1", |_| None, "Shards that follow each policy; only with the layout slots.")
+        ..pool("hearth_pool_policy_shards", "1", |_| None, "Shards that follow each policy.")
     }),
     gauge(Metric {
         labels: &["pool", "kind"],
@@ -296,12 +281,12 @@ pub const METRICS: &[Metric] = &[
         )
     }),
     gauge(content("hearth_pool_content_cached_bytes", "bytes", |c| count(c.cached_bytes), "Bytes of all cached blocks, now.")),
-    gauge(content("hearth_pool_content_stored_bytes", "bytes", |c| count(c.stored_bytes), "Bytes that they take in the log, now.")),
+    gauge(content("hearth_pool_content_stored_bytes", "bytes", |c| count(c.stored_bytes), "Bytes that they take on the SSD, now.")),
     gauge(content(
         "hearth_pool_content_capacity_ratio",
         "1",
         |c| c.effective_capacity.map(Value::Part),
-        "Cached bytes for each byte they take in the log.",
+        "Cached bytes for each byte they take on the SSD.",
     )),
     content("hearth_pool_content_saved_bytes", "bytes", |c| count(c.saved_bytes), "Bytes that did not have to be written to the SSD."),
     content("hearth_pool_content_encoded_blocks", "1", |c| count(c.encoded_blocks), "Blocks encoded."),

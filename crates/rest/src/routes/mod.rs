@@ -64,7 +64,6 @@ pub fn api() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/pools/{name}/replace", post(pool_replace)),
         ("/pools/{name}/check", post(pool_check)),
         ("/pools/{name}/take-back", post(pool_take_back)),
-        ("/pools/{name}/upgrade", get(pool_upgrade_check).post(pool_upgrade)),
         ("/pool-imports", post(pool_import)),
         ("/pool-imports/look", post(pool_look)),
         ("/disks", get(disk_list).post(disk_create)),
@@ -164,9 +163,8 @@ fn only_looks(action: &Action) -> bool {
             | Action::PoolDestroy { .. }
             | Action::PoolCheck { .. }
             | Action::PoolTakeBack { .. }
-            | Action::PoolUpgrade { .. }
             | Action::PoolImport(_)
-            // It changes nothing, and reads the log.
+            // It changes nothing, and reads what says where blocks lie.
             | Action::PoolLook(_)
             | Action::DiskCreate(_)
             | Action::DiskSet { .. }
@@ -220,7 +218,7 @@ fn where_to_look(action: &Action) -> String {
         }
         Action::ShareAdd { .. } | Action::ShareRemove { .. } => "check with `hearth share list`".into(),
         Action::PoolImport(_) | Action::PoolLook(_) => "check with `hearth pool list`".into(),
-        Action::PoolTakeBack { name } | Action::PoolUpgrade { name } => format!("check with `hearth pool show {name}`"),
+        Action::PoolTakeBack { name } => format!("check with `hearth pool show {name}`"),
         Action::DiskCreate(_) | Action::DiskSet { .. } | Action::DiskRemove { .. } => "check with `hearth disk list`".into(),
         Action::Insight(InsightAction::ApplicationConnect { id, .. } | InsightAction::ApplicationDisconnect { id, .. }) => {
             format!("check with `hearth app show {id}`")

@@ -99,31 +99,13 @@ pub async fn pool_check(State(app): Shared, Name(name): Name, _: Nothing) -> Ans
     run(&app, Action::PoolCheck { name }).await
 }
 
-/// Gives the cache the room back that no disk needs. A cache in slots keeps what it has, a log begins empty.
+/// Gives the cache the room back that no disk needs. It keeps what it has, but for one that was upgraded from a log: that begins empty.
 #[utoipa::path(
     post, path = "/api/v1/pools/{name}/take-back", tag = "pools", params(PoolName),
     responses((status = 200, description = "The job that does it.", body = JobView))
 )]
 pub async fn pool_take_back(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
     run(&app, Action::PoolTakeBack { name }).await
-}
-
-/// Whether the log of a pool of format versions 1 to 3 can be made slots, as far as that can be said while it runs.
-#[utoipa::path(
-    get, path = "/api/v1/pools/{name}/upgrade", tag = "pools", params(PoolName),
-    responses((status = 200, description = "It can be.", body = Done))
-)]
-pub async fn pool_upgrade_check(State(app): Shared, Name(name): Name) -> Answered {
-    run(&app, Action::PoolUpgradeCheck { name }).await
-}
-
-/// Makes the log of a pool of format versions 1 to 3 slots, in place: what is cached stays cached. One way.
-#[utoipa::path(
-    post, path = "/api/v1/pools/{name}/upgrade", tag = "pools", params(PoolName),
-    responses((status = 200, description = "The job that does it.", body = JobView))
-)]
-pub async fn pool_upgrade(State(app): Shared, Name(name): Name, _: Nothing) -> Answered {
-    run(&app, Action::PoolUpgrade { name }).await
 }
 
 /// Which pool.

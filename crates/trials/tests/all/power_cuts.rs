@@ -220,7 +220,7 @@ fn postgresql_without_full_pages_keeps_its_pages() {
     let mut disks = PowerDisks::new(&place, &[("ssd", 128), ("disk", 512)], trials::registers::seed());
     disks.on();
     place.start();
-    place.must(&["pool", "create", "fast", "--ssd", disks.path(0), "--ram", "16MiB", "--layout", "slots"]);
+    place.must(&["pool", "create", "fast", "--ssd", disks.path(0), "--ram", "16MiB"]);
     let name = format!("power-pg-{}", std::process::id());
     let exports = place.volume_over(&name, disks.path(1), &[&WRITE_BACK[..], &["--atomic", "8KiB"]].concat());
     // The kernel writes a block of the file system back as a whole.

@@ -1,12 +1,12 @@
 //! Devices of the fake world, and what is attached of them.
 
 use super::Inside;
-use api::error::ControlError;
+use api::error::{ControlError, Kind};
 use datapath::{DeviceFacts, FoundDevice};
 use device::Drive;
 use records::on_ssd::{PoolCopy, Said};
 use records::ssd_content::{SsdContent, VolumeOnSsd};
-use records::state::{BackingIdentity, Fact, SsdLayout};
+use records::state::{BackingIdentity, Fact};
 use std::collections::BTreeMap;
 use types::Mode;
 use uuid::Uuid;
@@ -29,10 +29,10 @@ pub struct Device {
     pub drive: Option<Drive>,
     /// It does not discard.
     pub keeps_all: bool,
-    /// How blocks lie on it since it was formatted, and how much of it was left unused then.
-    pub layout: SsdLayout,
-    /// See `layout`.
+    /// How much of it was left unused when it was formatted.
     pub spare_percent: u8,
+    /// It holds a log, which the next start makes slots; or why it cannot.
+    pub old_log: Option<Result<(), String>>,
     /// Pool on it, if it is an SSD.
     pub pool: Option<Uuid>,
     /// Log content by volume number: (version, dirty).
@@ -47,6 +47,17 @@ pub struct Device {
     pub next_volume_id: u32,
     /// What it holds, if it is a backing device.
     pub version: u64,
+}
+
+impl Device {
+    /// Makes the log slots that it may hold; says so.
+    pub(super) fn upgrade(&mut self, path: &str) -> Result<Option<String>, ControlError> {
+        let log = self.old_log.clone().transpose();
+        let refused =
+            |problem| ControlError::Device { path: path.into(), problem, remedy: "ask the older version".into(), kind: Kind::Conflict };
+        log.map_err(refused)?;
+        Ok(self.old_log.take().map(|_| "its log was upgraded".into()))
+    }
 }
 
 #[derive(Clone)]
@@ -79,7 +90,10 @@ impl Inside {
             session: device.session,
             clean: device.clean,
             size_bytes: device.size_bytes,
-            layout: device.layout,
+            log: device
+                .old_log
+                .clone()
+                .map(|log| log.map(|()| "4 KiB carried over".into()).map_err(|why| (why, "ask the older version".into()))),
             spare_percent: device.spare_percent,
             volumes: volumes.collect(),
             said: Said {

@@ -96,8 +96,14 @@ impl World {
 
     /// A device loses all that it held.
     pub fn wipe_out(&self, path: &str) {
-        let size_bytes = self.blocking(path).size_bytes() as usize;
-        locked(&self.hardware).device(path).media.replace(vec![0; size_bytes]);
+        self.tamper_with(path, |bytes| bytes.fill(0));
+    }
+
+    /// What a device holds is changed.
+    pub fn tamper_with(&self, path: &str, change: impl FnOnce(&mut [u8])) {
+        let mut bytes = self.bytes(path, 0, self.blocking(path).size_bytes());
+        change(&mut bytes);
+        locked(&self.hardware).device(path).media.replace(bytes);
     }
 
     /// A world with that hardware.
@@ -359,14 +365,6 @@ impl Pools for World {
         Err(told(&pool.ssd, "there are no disks beside this cache"))
     }
 
-    fn check_upgrade(&self, pool: &PoolRecord) -> Result<(), ControlError> {
-        self.engine(|engine| engine.root.check_upgrade(pool))?
-    }
-
-    fn upgrade(&self, pool: &PoolRecord) -> Result<String, ControlError> {
-        assembly::upgrade(pool, &mut self.blocking(&pool.ssd))
-    }
-
     fn wipe(&self, pool: &PoolRecord) -> Result<(), ControlError> {
         locked(&self.hardware).device(&pool.ssd).failed = false;
         let mut medium = self.blocking(&pool.ssd);
@@ -576,6 +574,9 @@ impl Volumes for World {
 
 impl Backings for World {
     fn release(&self, volume: &VolumeRecord) -> Result<Option<String>, ControlError> {
+        if locked(&self.running).bare.remove(&volume.name).is_some() {
+            return Ok(None);
+        }
         let place = self.place(&volume.name).ok_or_else(|| World::not_attached(volume))?;
         self.engine(|engine| engine.withdrawn.insert(place.0))?;
         // A device that failed is let go all the same.
