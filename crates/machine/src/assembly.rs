@@ -434,14 +434,4 @@ mod tests {
         let cut_short = RecoveryReport { discarded_groups: 1, ..whole.clone() };
         assert!(told(&[&whole, &cut_short]).ends_with("; 1 unfinished group discarded"));
     }
-
-    #[test]
-    fn a_ring_was_stopped_cleanly_or_it_was_not() {
-        let told = |reports: &[&RecoveryReport]| described_as(reports, true, "4 KiB", "0 B").join("; ");
-        let stopped = RecoveryReport { groups: 3, after_clean_stop: true, ..RecoveryReport::default() };
-        let from = "4 KiB cached, 0 B of it dirty, from 6 pages of the ring";
-        assert_eq!(told(&[&stopped, &stopped]), format!("after a clean stop: {from}, which was complete"));
-        let killed = RecoveryReport { after_clean_stop: false, ..stopped.clone() };
-        assert_eq!(told(&[&stopped, &killed]), format!("after an unclean stop: {from}; 0 unfinished groups discarded"));
-    }
 }
