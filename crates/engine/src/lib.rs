@@ -17,6 +17,7 @@ pub mod flush_gate;
 pub mod front;
 pub mod locks;
 pub mod medium;
+mod neighbours;
 mod numbered;
 pub mod outbox;
 pub mod packer;

@@ -24,6 +24,10 @@ pub struct VolumeStats {
     pub read_hits_ssd: u64,
     /// Blocks read that had to come from the backing device.
     pub read_misses: u64,
+    /// Blocks that the backing device was asked for along with these, since their neighbours are used.
+    pub read_along_blocks: u64,
+    /// Of them, those that a client read while they were in RAM.
+    pub read_along_hits: u64,
     /// Requests of clients (or blocks, for `FirstTouch` and `NoSpace`) turned away, by [`BypassReason`]. Reads that no client waits for are in
     /// none of them.
     pub bypassed: [u64; BypassReason::ALL.len()],
@@ -82,6 +86,8 @@ impl VolumeStats {
             read_hits_ram,
             read_hits_ssd,
             read_misses,
+            read_along_blocks,
+            read_along_hits,
             bypassed,
             admitted_bytes,
             partial_unit_writes,
@@ -107,6 +113,8 @@ impl VolumeStats {
         self.read_hits_ram += read_hits_ram;
         self.read_hits_ssd += read_hits_ssd;
         self.read_misses += read_misses;
+        self.read_along_blocks += read_along_blocks;
+        self.read_along_hits += read_along_hits;
         for (mine, theirs) in self.bypassed.iter_mut().zip(bypassed) {
             *mine += theirs;
         }

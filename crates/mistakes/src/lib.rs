@@ -158,4 +158,6 @@ mistakes! {
     CLEAN_STOP_UNFLUSHED = 117, "a superblock says that a pool is clean before the last sweep of its rings is flushed";
     STOP_NAMES_TAIL_EARLY = 118, "each page of a stop's sweep is a tail that the ring may begin with";
     STAYS_CLEAN = 119, "a start after a clean stop leaves the superblock clean, and the next believes that nothing came since";
+    ALONG_OVERTAKEN = 120, "what a read brings along counts although a client has written there meanwhile";
+    ALONG_OVER_CACHED = 121, "a read brings along what is cached, and keeps it where that has left meanwhile";
 }

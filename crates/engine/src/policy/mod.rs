@@ -140,6 +140,8 @@ pub struct Advice {
     pub enter: Option<Arrival>,
     /// The block was absent and remembered.
     pub ghost_hit: bool,
+    /// RAM held it because it was read along with others, and this is its first use by a client.
+    pub was_along: bool,
 }
 
 /// What becomes of a block that leaves RAM.
@@ -149,7 +151,7 @@ pub enum Verdict {
     Admit(Heat),
     /// It did not: forget it.
     Forget,
-    /// It is on the SSD already: only the page goes.
+    /// It is on the SSD already, or was read along and never asked for: only the page goes.
     DropCopy,
 }
 
@@ -162,6 +164,8 @@ pub struct RamVictim {
     pub verdict: Verdict,
     /// Of a copy: its uses in RAM.
     pub heat: Heat,
+    /// It was read along with others, and nobody has asked for it.
+    pub along: bool,
 }
 
 /// What becomes of a clean block that is judged.
@@ -217,18 +221,26 @@ impl Policy {
         family.on_access(key, access);
         let always = access.admission == Admission::Always;
         match place {
+            Place::Ram(slot) if self.ram.get(slot).along => {
+                if access.own {
+                    return Advice { heat: Heat::default(), enter: None, ghost_hit: false, was_along: false };
+                }
+                let arrival = family.arrives(key, access);
+                self.ram.arrives(slot, arrival, family.born(arrival.heat));
+                Advice { heat: arrival.heat, enter: None, ghost_hit: arrival.returned, was_along: true }
+            }
             Place::Ram(slot) => {
                 self.ram.touch(slot, always, access.own);
                 let entry = self.ram.entry(slot);
                 let heat = family.touched_in_ram(entry, access.own);
                 entry.heat = entry.heat.with_uses_of(heat);
-                Advice { heat, enter: None, ghost_hit: false }
+                Advice { heat, enter: None, ghost_hit: false, was_along: false }
             }
             Place::Ssd { heat } => {
                 let heat = family.touched(heat, family.age_on_ssd(heat), access.own);
                 let enters = access.write || self.ram.has_room() || self.sampler.takes(key);
                 let arrival = Arrival { heat, proven: always, returned: false, copy: false, restored: false, own: access.own };
-                Advice { heat, enter: enters.then_some(arrival), ghost_hit: false }
+                Advice { heat, enter: enters.then_some(arrival), ghost_hit: false, was_along: false }
             }
             Place::Absent => {
                 let arrival = match self.ram.take_removed(key) {
@@ -242,7 +254,7 @@ impl Policy {
                     },
                     None => family.arrives(key, access),
                 };
-                Advice { heat: arrival.heat, enter: Some(arrival), ghost_hit: arrival.returned && !arrival.restored }
+                Advice { heat: arrival.heat, enter: Some(arrival), ghost_hit: arrival.returned && !arrival.restored, was_along: false }
             }
         }
     }
@@ -250,6 +262,16 @@ impl Policy {
     /// The block of `key`, not in RAM so far, is put there.
     pub fn ram_insert(&mut self, key: u64, arrival: Arrival) -> RamSlot {
         self.ram.insert(key, arrival, self.family.born(arrival.heat))
+    }
+
+    /// Whether RAM may hold blocks that were read along with others.
+    pub fn may_hold_along(&self) -> bool {
+        self.ram.may_hold_along()
+    }
+
+    /// The same of a block that was read along with others, and that nobody has asked for. Until a client does so it may be in RAM, not on the SSD.
+    pub fn ram_insert_along(&mut self, key: u64) -> RamSlot {
+        self.ram.insert_along(key)
     }
 
     /// Takes a block out of RAM for a reason of the shard's own. If it is about to be overwritten and comes back by the next few

@@ -4,6 +4,9 @@
 //! to the backing device, one of the latter an access to the SSD. So where the backing device is busy RAM holds what the SSD does not,
 //! and where all is on the SSD it holds what is used most.
 //!
+//! Blocks that were read along with others, and nobody has asked for, stand in a third queue, which holds a part of RAM at most. They leave
+//! without a trace.
+//!
 //! Beside the queues, a handful of blocks taken out to be overwritten are remembered until they come back.
 //!
 //! Invariant: every slot is either linked in the queue of its class or in the list of free slots; each `len` counts the former.
@@ -22,6 +25,8 @@ const REMOVED: usize = 512;
 const ONLY_WORTH: u64 = 100;
 /// Each class keeps one in this many blocks while the other grows, so that its uses stay known.
 const CLASS_ONE_IN: u64 = 16;
+/// Blocks that were read along hold one in this many blocks of RAM while others want it.
+const ALONG_ONE_IN: u64 = 16;
 
 /// Blocks of one class, and how often they were used lately.
 #[derive(Debug)]
@@ -56,6 +61,8 @@ pub(crate) struct RamEntry {
     pub(crate) copy: bool,
     /// No client has asked for it so far.
     pub(crate) own: bool,
+    /// It was read along with others, and no client has asked for it so far.
+    pub(crate) along: bool,
     /// Whether the slot is linked; guards against a caller's stale slot.
     used: bool,
     /// The epoch in which it came.
@@ -73,6 +80,7 @@ impl RamEntry {
             returned: arrival.returned,
             copy: arrival.copy,
             own: arrival.own,
+            along: false,
             used: true,
             born,
         }
@@ -80,7 +88,7 @@ impl RamEntry {
 
     /// Only RAM holds it, and it is of the small part.
     const fn is_small_only(&self) -> bool {
-        !self.copy && self.heat.part() != 0
+        !self.copy && !self.along && self.heat.part() != 0
     }
 }
 
@@ -93,7 +101,9 @@ pub(crate) struct RamQueue {
     only: Queue,
     /// Blocks that are on the SSD as well.
     copies: Queue,
-    /// Of the former, those of the small part.
+    /// Blocks that were read along.
+    along: Queue,
+    /// Of the first, those of the small part.
     small_only: u64,
     /// Blocks that left since the uses were halved.
     left: u64,
@@ -111,6 +121,7 @@ impl RamQueue {
             free: NONE,
             only: Queue::new(),
             copies: Queue::new(),
+            along: Queue::new(),
             small_only: 0,
             left: 0,
             removed: alloc::vec![None; REMOVED],
@@ -129,7 +140,33 @@ impl RamQueue {
 
     /// Puts a block in as the newest.
     pub(crate) fn insert(&mut self, key: u64, arrival: Arrival, born: u16) -> RamSlot {
-        let entry = RamEntry::new(key, arrival, born);
+        self.insert_entry(RamEntry::new(key, arrival, born))
+    }
+
+    /// The same of a block that was read along with others.
+    pub(crate) fn insert_along(&mut self, key: u64) -> RamSlot {
+        let arrival = Arrival { heat: Heat::default(), proven: false, returned: false, copy: false, restored: false, own: true };
+        self.insert_entry(RamEntry { along: true, ..RamEntry::new(key, arrival, 0) })
+    }
+
+    /// A client has asked for such a block: it arrives now.
+    pub(crate) fn arrives(&mut self, slot: RamSlot, arrival: Arrival, born: u16) {
+        self.unlink(slot.0);
+        let key = self.entry(slot).key;
+        *self.entry(slot) = RamEntry::new(key, arrival, born);
+        self.link_newest(slot.0);
+    }
+
+    /// Whether there is any room for such blocks.
+    pub(crate) fn may_hold_along(&self) -> bool {
+        self.along_max() > 0
+    }
+
+    fn along_max(&self) -> u64 {
+        self.capacity / ALONG_ONE_IN
+    }
+
+    fn insert_entry(&mut self, entry: RamEntry) -> RamSlot {
         assert!((self.slots.len() as u64) < u64::from(NONE), "slots have numbers below {NONE}");
         let index = if self.free == NONE {
             self.slots.push(entry);
@@ -150,8 +187,8 @@ impl RamQueue {
         let entry = self.entry(slot);
         entry.proven |= proven;
         entry.own &= own;
-        let copy = entry.copy;
-        let queue = self.queue(copy);
+        let (along, copy) = (entry.along, entry.copy);
+        let queue = self.queue(along, copy);
         queue.uses += 1;
         if queue.newest != slot.0 {
             self.unlink(slot.0);
@@ -191,12 +228,16 @@ impl RamQueue {
     }
 
     fn next(&self) -> u32 {
-        if self.a_copy_should_leave() { self.copies.oldest } else { self.only.oldest }
+        match self.only.len + self.copies.len {
+            others if self.along.len > if others == 0 { 0 } else { self.along_max() } => self.along.oldest,
+            _ if self.a_copy_should_leave() => self.copies.oldest,
+            _ => self.only.oldest,
+        }
     }
 
     fn a_copy_should_leave(&self) -> bool {
         let (only, copies) = (self.only.len, self.copies.len);
-        let few = self.len() / CLASS_ONE_IN;
+        let few = (only + copies) / CLASS_ONE_IN;
         match () {
             () if copies == 0 || only == 0 => only == 0,
             () if copies <= few => false,
@@ -220,7 +261,9 @@ impl RamQueue {
     /// Takes a block out that may soon be back with new content.
     pub(crate) fn remove_for_overwrite(&mut self, slot: RamSlot) {
         let entry = self.remove(slot);
-        self.removed[entry.key as usize % REMOVED] = Some(entry);
+        if !entry.along {
+            self.removed[entry.key as usize % REMOVED] = Some(entry);
+        }
     }
 
     /// The same of a block that was on the SSD alone.
@@ -258,7 +301,7 @@ impl RamQueue {
 
     /// Blocks linked.
     pub(crate) fn len(&self) -> u64 {
-        self.only.len + self.copies.len
+        self.only.len + self.copies.len + self.along.len
     }
 
     /// Bytes on the heap.
@@ -266,13 +309,18 @@ impl RamQueue {
         (self.slots.capacity() * size_of::<RamEntry>() + REMOVED * size_of::<Option<RamEntry>>()) as u64
     }
 
-    fn queue(&mut self, copy: bool) -> &mut Queue {
-        if copy { &mut self.copies } else { &mut self.only }
+    fn queue(&mut self, along: bool, copy: bool) -> &mut Queue {
+        match (along, copy) {
+            (true, _) => &mut self.along,
+            (false, true) => &mut self.copies,
+            (false, false) => &mut self.only,
+        }
     }
 
     fn link_newest(&mut self, index: u32) {
         self.small_only += u64::from(self.slots[index as usize].is_small_only());
-        let queue = self.queue(self.slots[index as usize].copy);
+        let RamEntry { along, copy, .. } = self.slots[index as usize];
+        let queue = self.queue(along, copy);
         let older = core::mem::replace(&mut queue.newest, index);
         queue.len += 1;
         if older == NONE {
@@ -286,9 +334,9 @@ impl RamQueue {
 
     #[inline]
     fn unlink(&mut self, index: u32) {
-        let RamEntry { newer, older, copy, .. } = self.slots[index as usize];
+        let RamEntry { newer, older, copy, along, .. } = self.slots[index as usize];
         self.small_only -= u64::from(self.slots[index as usize].is_small_only());
-        let queue = self.queue(copy);
+        let queue = self.queue(along, copy);
         assert!(queue.len > 0, "what is linked was counted");
         queue.len -= 1;
         if newer == NONE {

@@ -44,7 +44,7 @@ fn one_touch_is_forgotten_and_its_return_is_admitted() {
     let mut policy = full(512, 1024);
     read_in(&mut policy, 5, READ);
     others_come(&mut policy, 100, 511);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default(), along: false }));
     let advice = policy.on_access(5, Place::Absent, READ);
     assert!(advice.ghost_hit);
     let slot = policy.ram_insert(5, advice.enter.expect("remembered"));
@@ -71,7 +71,7 @@ fn a_block_overwritten_in_ram_is_what_it_was() {
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached").as_proven();
     policy.ram_insert(5, arrival);
     others_come(&mut policy, 100, 511);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default() }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::Forget, heat: Heat::default(), along: false }));
 }
 
 #[test]

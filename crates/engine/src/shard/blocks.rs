@@ -44,7 +44,11 @@ impl Shard {
             (None, None) => Place::Absent,
         };
         let admission = if own || self.volumes.is_pinned(key) { Admission::Always } else { self.volumes.of(key).options.admission };
-        self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own })
+        let advice = self.policy.on_access(key.0, place, Access { write, request_blocks, admission, own });
+        if advice.was_along && !write {
+            self.came_along_for_good(key, 1);
+        }
+        advice
     }
 
     /// The same for a block that is known to be in this slot and not in RAM.

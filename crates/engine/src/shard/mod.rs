@@ -22,6 +22,7 @@
 //! * A slot's index entry goes only by a newer record of its block, an `Invalidate` record, or when a durable group has given
 //!   it up. So what recovery finds is never older than what was served.
 
+mod along;
 mod answer;
 mod arrivals;
 mod backing;
@@ -68,6 +69,7 @@ use crate::index::{Index, Slot};
 use crate::key::{Key, Map, Set};
 use crate::locks::{Locks, OpId};
 use crate::mutants;
+use crate::neighbours::Neighbours;
 use crate::numbered::Numbered;
 use crate::outbox::Outbox;
 use crate::packer::Packer;
@@ -199,6 +201,7 @@ pub struct Shard {
     unnoted: BTreeMap<Key, Slot>,
     /// Blocks that became denser when they were moved.
     densified: packing::Densified,
+    neighbours: Neighbours,
     scrub: scrub::Scrub,
     destager: Destager,
     evictor: Evictor,
@@ -231,6 +234,8 @@ impl Shard {
         let mut seed = [0; 8];
         seed.copy_from_slice(&config.place.uuid[..8]);
         let policy = Policy::new(config.ram_blocks, store.capacity().usable_pages, u64::from_le_bytes(seed));
+        // Without a RAM tier nothing can come along.
+        let room_blocks = if policy.may_hold_along() { config.ram_blocks + u64::from(slots) } else { 0 };
         Shard {
             now_ns: 0,
             out: Outbox::within(config.place.ground()),
@@ -263,6 +268,7 @@ impl Shard {
             shielded: Set::default(),
             unnoted: BTreeMap::new(),
             densified: packing::Densified::default(),
+            neighbours: Neighbours::new(room_blocks),
             scrub: scrub::Scrub::default(),
             destager,
             evictor: Evictor::default(),
@@ -573,7 +579,7 @@ impl Shard {
             slots: u64::from(self.index.slots()),
             ram_blocks: self.ram.len(),
             index_bytes: self.index.memory_bytes() + self.presence.memory_bytes(),
-            policy_bytes: self.policy.memory_bytes(),
+            policy_bytes: self.policy.memory_bytes() + self.neighbours.memory_bytes(),
             retention: Some(self.policy.choice()),
             in_slots: Some(SlotGauges { packed_bytes: self.packed_bytes(), ..gauges.slots }),
             newest_region: gauges.newest_region,

@@ -4,6 +4,7 @@
 //! with only some valid sectors is laid over what the backing device gives. A clean block that cannot be read or does not match
 //! is a miss and is made void; a dirty one is an error, never replaced by stale data.
 
+use super::along::Along;
 use super::fetch::{Unfetched, Wanted};
 use super::op::{ReadBlock, overlay};
 use super::proof::Proof;
@@ -45,6 +46,8 @@ pub struct BackingPart {
     started_ns: Option<u64>,
     /// The volume ended within the last block: what lies behind was not read.
     cut: bool,
+    /// Blocks beside the run that were read with it.
+    along: Along,
 }
 
 /// Where a block of a read is.
@@ -77,17 +80,24 @@ impl Shard {
             // Most are: without lists.
             let Some(block) = self.ram.get(first).filter(|_| self.locks.free_for_read(first)) else { return false };
             let pages = PageVec::from_buf([block.page.clone()]);
-            self.policy.on_access(first.0, Place::Ram(block.slot), access);
+            if self.policy.on_access(first.0, Place::Ram(block.slot), access).was_along {
+                self.came_along_for_good(first, 1);
+            }
             pages
         } else {
             let keys = (first.0..first.0 + blocks).map(Key);
             let here = |key| self.ram.get(key).filter(|_| self.locks.free_for_read(key));
             let found: Option<Vec<(Key, &RamBlock)>> = keys.map(|key| Some((key, here(key)?))).collect();
             let Some(found) = found else { return false };
+            let mut first_uses = 0;
             for (key, block) in &found {
-                self.policy.on_access(key.0, Place::Ram(block.slot), access);
+                first_uses += u64::from(self.policy.on_access(key.0, Place::Ram(block.slot), access).was_along);
             }
-            found.iter().map(|(_, block)| block.page.clone()).collect()
+            let pages = found.iter().map(|(_, block)| block.page.clone()).collect();
+            if first_uses > 0 {
+                self.came_along_for_good(first, first_uses);
+            }
+            pages
         };
         let volume = self.volumes.get_mut(request.volume).expect("checked by refuse");
         volume.stats.read_hits_ram += blocks;
@@ -217,7 +227,11 @@ impl Shard {
                 }
                 Source::Backing => {
                     let count = sources[index..].iter().take_while(|source| matches!(source, Source::Backing)).count();
-                    self.read_backing_run(id, index, count, &mut buffers);
+                    if count == sources.len() {
+                        self.read_missed(id, count, &mut buffers);
+                    } else {
+                        self.read_backing_run(id, index, count, &mut buffers);
+                    }
                     index += count - 1;
                 }
             }
@@ -246,11 +260,23 @@ impl Shard {
         self.out.io(span, IoKind::Read(pages), Context::ReadSsd(part));
     }
 
+    /// Reads all blocks of a request, with others beside them if these are likely to be wanted, too.
+    fn read_missed(&mut self, id: OpId, count: usize, buffers: &mut Vec<PageMut>) {
+        let (along, pages) = self.look_along(id);
+        buffers.extend(pages);
+        self.read_backing_run_along(id, 0, count, along, buffers);
+    }
+
     fn read_backing_run(&mut self, id: OpId, first: usize, count: usize, buffers: &mut Vec<PageMut>) {
-        let mut pages: PageMutVec = buffers.drain(buffers.len() - count..).collect();
-        let key = self.ops.get(id).key(first);
-        let span = self.volumes.backing_span(key, count as u64);
-        let cut = span.length_bytes < count as u64 * BLOCK_BYTES;
+        self.read_backing_run_along(id, first, count, Along::default(), buffers);
+    }
+
+    fn read_backing_run_along(&mut self, id: OpId, first: usize, count: usize, along: Along, buffers: &mut Vec<PageMut>) {
+        let all = count + along.count();
+        let mut pages: PageMutVec = buffers.drain(buffers.len() - all..).collect();
+        let key = Key(self.ops.get(id).key(first).0 - along.before as u64);
+        let span = self.volumes.backing_span(key, all as u64);
+        let cut = span.length_bytes < all as u64 * BLOCK_BYTES;
         if cut {
             // The volume ends within its last block: what lies behind reads as zeroes and is never sent to a client.
             pages.last_mut().expect("a run has blocks").fill(0);
@@ -263,7 +289,7 @@ impl Shard {
         if started_ns.is_some() {
             volume.backing.client_began();
         }
-        let part = BackingPart { op: id, first, count, started_ns, cut };
+        let part = BackingPart { op: id, first, count, started_ns, cut, along };
         self.ops.get_mut(id).pending += 1;
         self.out.io(span, IoKind::Read(pages), Context::ReadBacking(part));
     }
@@ -345,18 +371,28 @@ impl Shard {
         if let Some(started_ns) = part.started_ns {
             self.volumes.of(key).backing.client_ended(now_ns, Some(now_ns - started_ns));
         }
+        let Along { before, .. } = part.along;
+        assert!(pages.len() == part.count + part.along.count() || result.is_err(), "a read brings its pages");
+        let keeps_along = part.along.count() > 0 && self.has_come_along(part.op) && result.is_ok();
         let op = self.ops.get_mut(part.op);
         if result.is_err() {
             op.error.get_or_insert(RequestError::Io);
         }
-        assert!(pages.len() == part.count || result.is_err(), "a read brings its pages");
-        for (ahead, page) in pages.into_iter().enumerate() {
+        let mut came_along: SmallVec<[(Key, page::Page); 7]> = SmallVec::new();
+        for (nth, page) in pages.into_iter().enumerate() {
+            let Some(ahead) = nth.checked_sub(before).filter(|ahead| *ahead < part.count) else {
+                if keeps_along {
+                    came_along.push((Key(key.0 + nth as u64 - before as u64), page.freeze()));
+                }
+                continue;
+            };
             // Zeroes behind an end that may have moved since are not what the device holds.
             let is_cut = part.cut && ahead + 1 == part.count && !mutants::active(mutants::CUT_BLOCK_CACHED);
             let block = &mut op.read[part.first + ahead];
             block.fill = block.overlay.is_none() && !is_cut;
             block.page = Some(page.freeze());
         }
+        came_along.into_iter().for_each(|(key, page)| self.keep_along(key, page));
         self.part_done(part.op);
     }
 

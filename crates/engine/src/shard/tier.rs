@@ -25,6 +25,11 @@ impl Shard {
         self.ram.insert(key, RamBlock { page, slot });
         self.volumes.of(key).ram_blocks += 1;
         self.presence.enter(key);
+        self.ram_makes_room();
+    }
+
+    /// Lets blocks leave RAM while it holds more than it may.
+    pub(super) fn ram_makes_room(&mut self) {
         self.policy.see_ssd(self.index.parts());
         while self.ram.len() > self.config.ram_blocks {
             let Some(victim) = self.policy.ram_evict() else { break };
@@ -51,7 +56,11 @@ impl Shard {
                 break;
             }
             let page = self.ram.remove(key).expect("policy and RAM hold the same blocks").page;
-            self.volumes.of(key).ram_blocks -= 1;
+            let volume = self.volumes.of(key);
+            volume.ram_blocks -= 1;
+            if victim.along {
+                volume.along.note(false);
+            }
             self.presence.leave(key);
             match victim.verdict {
                 Verdict::Admit(heat) => self.admit(key, page, heat),

@@ -5,6 +5,7 @@ use crate::api::VolumeOptions;
 use crate::key::{ExtentKey, Map};
 use crate::locks::OpId;
 use crate::mutants;
+use crate::neighbours::Worth;
 use crate::region_heat::RegionHeat;
 use crate::stats::VolumeStats;
 use crate::treatment::PolicyMap;
@@ -31,6 +32,8 @@ pub struct Volume {
     pub attached_ns: u64,
     /// Its counters.
     pub stats: VolumeStats,
+    /// What became of blocks that were read along with others.
+    pub along: Worth,
     /// How often each part of it was asked for lately.
     pub heat: RegionHeat,
     /// Index entries it has.
@@ -244,6 +247,7 @@ impl Volume {
             bond: SsdBond::Needed,
             attached_ns: now_ns,
             stats: VolumeStats::default(),
+            along: Worth::default(),
             heat: RegionHeat::new(size_bytes, now_ns),
             cached_blocks: 0,
             ram_blocks: 0,
