@@ -295,11 +295,14 @@ impl Policy {
     /// The block that should leave RAM next; `None` if RAM is empty. Its slot is free afterwards.
     pub fn ram_evict(&mut self) -> Option<RamVictim> {
         let victim = self.ram.pop()?;
+        if victim.along {
+            return Some(RamVictim { key: victim.key, verdict: Verdict::DropCopy, heat: Heat::default(), along: true });
+        }
         if victim.copy {
-            return Some(RamVictim { key: victim.key, verdict: Verdict::DropCopy, heat: victim.heat });
+            return Some(RamVictim { key: victim.key, verdict: Verdict::DropCopy, heat: victim.heat, along: false });
         }
         let verdict = self.family.leaves_ram(&victim, self.ram.only_len(), self.ram.small_only());
-        Some(RamVictim { key: victim.key, verdict, heat: Heat::default() })
+        Some(RamVictim { key: victim.key, verdict, heat: Heat::default(), along: false })
     }
 
     /// Whether a block that no client has asked for may enter RAM: where there is room, and where the
