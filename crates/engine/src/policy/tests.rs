@@ -97,7 +97,7 @@ fn a_copy_never_costs_an_ssd_write() {
     let arrival = policy.on_access(5, Place::Absent, WRITE).enter.expect("may be cached");
     let slot = policy.ram_insert(5, arrival.as_copy());
     policy.on_access(5, Place::Ram(slot), READ);
-    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::of(1, 0) }));
+    assert_eq!(policy.ram_evict(), Some(RamVictim { key: 5, verdict: Verdict::DropCopy, heat: Heat::of(1, 0), along: false }));
 }
 
 #[test]
