@@ -136,10 +136,14 @@ impl Shard {
                 None => Heat::default(),
             };
             self.index.set_frequency(slot, stays.bits());
-            if verdict.is_none() {
-                gone.push(slot);
-            } else if judge.counts_pins() {
-                self.note_pinned(key);
+            match verdict {
+                None if !judge.counts_pins() && self.volumes.is_pinned(key) => {
+                    self.evictor.pins.leave(judge.region.at, BLOCK_BYTES);
+                    gone.push(slot);
+                }
+                None => gone.push(slot),
+                Some(_) if judge.counts_pins() => self.note_pinned(key),
+                Some(_) => {}
             }
         }
         let mut moved = Vec::new();

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use types::{Admit, BLOCK_BYTES, EXTENT_BLOCKS, EXTENT_SECTORS, VolumeIndex};
 
-/// Pinned bytes by the region that they were appended to. Those written over since still count until their region is taken back, and of what an
+/// Pinned bytes by the region that they were appended to. Those written over since still count until all of their region is judged, and of what an
 /// earlier life left nothing is known until then.
 #[derive(Default)]
 pub struct Pins {
@@ -34,7 +34,16 @@ impl Pins {
         self.total += bytes;
     }
 
-    /// The region is being taken back: what stays pinned is appended again.
+    /// A block leaves the region before all of it is judged.
+    pub fn leave(&mut self, at: u32, bytes: u64) {
+        if let Some(counted) = self.bytes.get_mut(at as usize) {
+            let left = counted.saturating_sub(bytes as u32);
+            self.total -= u64::from(*counted - left);
+            *counted = left;
+        }
+    }
+
+    /// All of the region is judged: what stays pinned is counted anew.
     pub fn take_back(&mut self, at: u32) {
         if let Some(bytes) = self.bytes.get_mut(at as usize) {
             self.total -= u64::from(core::mem::take(bytes));
