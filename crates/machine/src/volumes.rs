@@ -45,7 +45,7 @@ fn check_units(pool: &LivePool, record: &VolumeRecord) -> Result<(), ControlErro
     let but = most.map_or(String::new(), |most| format!(", but at most {}", human::bytes(most.into())));
     Err(ControlError::BadCombination(
         format!("pool {} is so small that it cannot write {} as a whole{but}", record.pool, human::bytes(wanted.into())),
-        "use --atomic off or a smaller unit, or a pool on a larger SSD, or upgrade its log with 'hearth pool upgrade'".into(),
+        "use --atomic off, a smaller unit, or a pool on a larger SSD; if the pool has a log, 'hearth pool upgrade' lifts this".into(),
     ))
 }
 
