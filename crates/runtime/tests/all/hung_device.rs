@@ -222,7 +222,7 @@ fn two_who_remove_a_volume_both_wait_for_its_requests() {
 }
 
 fn pool_on(runtime: &Runtime, ssd: &DeviceRef) -> PoolRef {
-    let layout = Layout::plan_default(SSD_BYTES, 2).unwrap();
+    let layout = Layout::plan_default(SSD_BYTES, 2).unwrap().with_packed_slots();
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + 64) + 4096);
     let shards = (0..layout.shards).map(|shard| {
         let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout, ring_first: 0 };
