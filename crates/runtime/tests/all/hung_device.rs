@@ -57,12 +57,12 @@ impl Hung {
         while end.write(&[0; 4096]).is_ok() {}
     }
 
-    /// Waits until this many of its requests are in flight.
+    /// Waits until at least this many of its requests are in flight.
     fn waits(&self, runtime: &Runtime, requests: u64) -> WaitingDevice {
         loop {
             let waiting = runtime.waiting_devices(PATIENCE).expect("reactors answer");
             match waiting.into_iter().find(|waiting| waiting.is(&self.device)) {
-                Some(wait) if wait.requests == requests => return wait,
+                Some(wait) if wait.requests >= requests => return wait,
                 _ => std::thread::sleep(LOOK),
             }
         }
