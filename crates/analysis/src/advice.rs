@@ -40,9 +40,12 @@ pub struct Question {
     pub ram_blocks: u64,
     /// How the cache would behave.
     pub options: VolumeOptions,
-    /// Bytes of clients that an SSD of one byte holds: less than one by headers, more by what its content
-    /// saves.
+    /// Bytes of clients that an SSD of one byte holds: less than one by what lies beside them, more by what
+    /// their content saves.
     pub stored_share: f64,
+    /// Bytes written to the SSD for a byte of clients that is admitted, if that was measured; otherwise what
+    /// the miniatures write.
+    pub written_factor: Option<f64>,
     /// Bytes of SSD that there are.
     pub ssd_bytes: Option<u64>,
     /// See [`Latencies`].
@@ -132,7 +135,7 @@ pub fn answer(watch: &Watch, question: &Question) -> Answer {
     };
     let written_per_day = |ssd_bytes| {
         let days = load.window_ms().max(1) as f64 / DAY_MS;
-        curve.written_in_window_at(ssd_bytes) / question.stored_share.max(0.01) / days
+        curve.written_in_window_at(ssd_bytes, question.written_factor) / days
     };
     // Where a share is not told yet, hits of as many and more are not either: what is unknown in one line is not known in the next.
     let untold_from = told.iter().filter(|(_, told)| told.is_err()).map(|(share, _)| *share).fold(f64::INFINITY, f64::min);
@@ -259,8 +262,9 @@ impl Tries<'_> {
     }
 
     /// Of the whole window, as in the part of it in which the cache was warm.
-    fn written_in_window_at(&self, ssd_bytes: f64) -> f64 {
-        self.at(ssd_bytes, |did| did.data_blocks_written / did.time_part.max(0.01)).unwrap_or(0.0) * BLOCK_BYTES as f64
+    fn written_in_window_at(&self, ssd_bytes: f64, factor: Option<f64>) -> f64 {
+        let blocks = |did: &Did| did.data_blocks_written * factor.unwrap_or(did.written_factor) / did.time_part.max(0.01);
+        self.at(ssd_bytes, blocks).unwrap_or(0.0) * BLOCK_BYTES as f64
     }
 }
 
@@ -286,6 +290,7 @@ mod tests {
             ram_blocks: 0,
             options: VolumeOptions::default(),
             stored_share: 0.95,
+            written_factor: None,
             ssd_bytes: Some(64 << 20),
             latencies: Latencies { ram_us: None, ssd_us: Some(100.0), backing_us: Some(8000.0) },
         }

@@ -35,9 +35,10 @@ pub struct Did {
     pub hits: f64,
     /// Blocks of clients written to the SSD, once or again.
     pub data_blocks_written: f64,
-    /// Blocks of clients that its log has room for: the rest is headers. A small log has more of them than a
-    /// large one, so that caches are to be compared by this, not by their size.
+    /// Blocks that it has room for: at least those of the smallest cache that can be tried.
     pub data_blocks_max: f64,
+    /// Blocks written to the SSD for one of clients, statements included.
+    pub written_factor: f64,
     /// The part of the window's time that the figures above are of, from 0 to 1.
     pub time_part: f64,
 }
@@ -52,7 +53,7 @@ impl Did {
 }
 
 /// The fraction of the blocks with which a cache of that size is tried: all that is kept, or less where a
-/// log is large enough with less. `None`: too little is kept for a log of its smallest size.
+/// cache is large enough with less. `None`: too little is kept for a cache of the smallest size.
 #[must_use]
 pub fn rate_for(kept: &Kept, ssd_pages: u64, uses_max: usize) -> Option<f64> {
     let smallest = Alone::SSD_PAGES_MIN as f64 / ssd_pages as f64;
@@ -118,7 +119,8 @@ pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, re
     }
     let (data, written) = (replica.data_blocks_written(), replica.ssd_blocks_written());
     did.data_blocks_written = (data - written_before) as f64;
-    did.data_blocks_max = if written > 0 { ssd_pages as f64 * data as f64 / written as f64 } else { ssd_pages as f64 };
+    did.data_blocks_max = ssd_pages as f64;
+    did.written_factor = if data > 0 { written as f64 / data as f64 } else { 1.0 };
     did.time_part = if end_ms > warm_ms { (end_ms - warm_ms) as f64 / end_ms as f64 } else { 0.5 };
     for figure in [&mut did.reads, &mut did.first_reads, &mut did.hits, &mut did.data_blocks_written, &mut did.data_blocks_max] {
         *figure /= rate;

@@ -107,13 +107,13 @@ pub struct PoolStats {
     /// Dirty bytes of all volumes, now; null if unknown.
     #[serde(default)]
     pub dirty_bytes: Option<u64>,
-    /// Bytes written to the SSD: payload, headers, footers, reinsertions.
+    /// Bytes written to the SSD: blocks, statements about them, packed blocks that were moved.
     pub ssd_written_bytes: u64,
     /// Bytes admitted, each once.
     pub admitted_bytes: u64,
     /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
     pub write_amplification: Option<f64>,
-    /// Bytes appended again at the head because they were in use or dirty.
+    /// Bytes of packed blocks that were moved out of pages that were nearly empty.
     pub reinserted_bytes: u64,
     /// RAM of the RAM tier in use, now.
     pub ram_used_bytes: u64,
@@ -130,7 +130,7 @@ pub struct PoolStats {
     /// How the SSD is used; null while the pool does not run.
     #[serde(default)]
     pub slots: Option<SlotStats>,
-    /// How the write streams of the SSD are used; null if the kernel announces none for it, and where blocks lie in a log.
+    /// How the write streams of the SSD are used; null if the kernel announces none for it.
     #[serde(default)]
     pub write_streams: Option<WriteStreams>,
 }

@@ -14,8 +14,8 @@ use types::{BLOCK_BYTES, ObjectId};
 
 /// Shares told where none are asked for, in percent.
 pub const TARGETS_PERCENT: [f64; 3] = [50.0, 90.0, 99.0];
-/// What a log of the default size holds of clients, where no pool says: the rest is headers.
-const STORED_SHARE: f64 = 0.97;
+/// What an SSD holds of clients, where no pool says: the rest is the ring of statements, an eighth of an eighth.
+const STORED_SHARE: f64 = 0.984;
 /// With less gain than this a cache is not worth it: reads must take less than that part of what they take from the backing device.
 const WORTH_PART: f64 = 0.5;
 
@@ -36,8 +36,10 @@ pub struct Asked {
     pub is_budget: bool,
     /// Of the pool.
     pub ram_bytes: u64,
-    /// Bytes of clients that a byte written to the pool's SSD holds, measured: headers take of it, and what content saves adds to it.
+    /// Bytes of clients that a byte of the pool's SSD holds, measured: the ring takes of it, and what content saves adds to it.
     pub stored_share: Option<f64>,
+    /// Bytes written to the pool's SSD for a byte of clients that is admitted, measured.
+    pub written_factor: Option<f64>,
     /// How many times as much the SSD holds, by content; it is in the above.
     pub content_factor: Option<f64>,
     /// Measured where the load runs.
@@ -143,6 +145,7 @@ pub fn advise(load: &LoadNamed, watch: &Watch, asked: &Asked) -> AdviceView {
         ram_blocks: asked.ram_bytes / BLOCK_BYTES,
         options: VolumeOptions { mode: load.mode, ..VolumeOptions::default() },
         stored_share,
+        written_factor: asked.written_factor,
         ssd_bytes: asked.ssd_bytes,
         latencies: asked.latencies_taken(),
     };

@@ -95,7 +95,7 @@ mistakes! {
     OVER_DIRTY_NOT_DURABLE = 45, "a backing write over a dirty block is not made durable before that block is void";
     DESTAGE_OVER_CLIENT_WRITE = 46, "destage carries a block home that a client's write is just replacing there";
     DIRTY_BELOW_NOT_DURABLE = 47, "a backing write does not wait until the dirty record below it is durable";
-    BASE_DROPPED = 51, "the base of a dirty block is dropped when its region goes";
+    BASE_DROPPED = 51, "the base of a dirty block is given up while the block rests on it";
     DECODED_UNVERIFIED = 52, "what is decoded is not verified, nor what it is decoded from";
     RESTS_ON_LEAVING_BASE = 54, "new blocks rest on bases that are about to go";
     DUPLICATE_BY_KEY = 55, "a duplicate is believed by its key";
@@ -103,7 +103,6 @@ mistakes! {
     SECOND_REFERENCE_UNCOUNTED = 57, "the second block that rests on a base is not counted";
     OBJECT_NUMBERS_RESTART = 58, "numbers of objects begin again with each start";
     TORN_BASE_ACCEPTED = 59, "recovery accepts a dirty block whose base is torn";
-    MOVED_BASE_NOT_VITAL = 60, "a base that moves does not say that dirty blocks rest on it";
     CONTENT_KEPT_AS_BASE = 61, "a block's new content is kept as that of its base";
     BASE_GIVEN_BACK_TWICE = 64, "a dirty block that comes home is given back twice by its base";
     BASE_LET_GO_EARLY = 66, "a base is let go before the SSD says that its dirty block came home";

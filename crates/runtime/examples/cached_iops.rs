@@ -48,7 +48,7 @@ fn main() {
     let backing = runtime.open_device(common::device(Path::new(&arguments[1]))).expect("the backing device opens");
     let ssd = runtime.open_device(ssd(Path::new(&arguments[2]))).expect("the SSD opens");
 
-    let layout = Layout::plan_default(SSD_BYTES, reactors as u16 * 2).expect("the layout fits");
+    let layout = Layout::plan_default(SSD_BYTES, reactors as u16 * 2).expect("the layout fits").with_packed_slots();
     let ram_blocks = ram_mib * 256 / u64::from(layout.shards);
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + ram_blocks as usize) + 16_384);
     let shards = (0..layout.shards).map(|shard| {

@@ -6,6 +6,7 @@ use api::error::{ControlError, Kind};
 use api::human;
 use api::memory::RAM_BYTES_DEFAULT;
 use api::names::{self, Named};
+use api::stats::PoolStats;
 use api::{AdviceAsk, AdviceView, AnalysisStart, AnalysisView, Severity, StreamView};
 use insight::advising::{Asked, SSD_US_ASSUMED, TARGETS_PERCENT, name_objects, objects_of};
 use insight::shares::Room;
@@ -281,11 +282,12 @@ impl Manager {
         // would leave the cache, and no size would help.
         let ram_bytes = record.map_or(RAM_BYTES_DEFAULT, |record| record.ram_bytes);
         let written = pool.map_or(0, |pool| pool.ssd_written_bytes);
-        // Of a pool that has hardly written, the share says nothing. What is admitted counts as large as clients see it, and what is
-        // written as small as it is stored.
-        let stored_share = pool
-            .filter(|_| written >= 64 << 20)
-            .map(|pool| ((pool.admitted_bytes + pool.reinserted_bytes) as f64 / written as f64).clamp(0.3, 100.0));
+        // Of a pool that has hardly written, neither says anything. What is cached counts as large as clients see it, and what it takes
+        // as small as it is stored.
+        let stored_share = pool.and_then(stored_share);
+        let written_factor = pool
+            .filter(|pool| written >= 64 << 20 && pool.admitted_bytes > 0)
+            .map(|pool| (written as f64 / (pool.admitted_bytes + pool.reinserted_bytes) as f64).clamp(0.01, 10.0));
         let content = pool.and_then(|pool| pool.content.as_ref()).filter(|content| content.cached_bytes >= 64 << 20);
         let latency = |outcome: &str| {
             let volume = load.volume.as_ref().and_then(|volume| figures.volumes.get(volume))?;
@@ -302,6 +304,7 @@ impl Manager {
             is_budget: ask.budget_bytes.is_some(),
             ram_bytes,
             stored_share,
+            written_factor,
             content_factor: content.and_then(|content| content.effective_capacity),
             latencies: Latencies { ram_us: latency("ram_hit"), ssd_us, backing_us },
             ssd_us_assumed: ssd_us.is_none().then_some(SSD_US_ASSUMED),
@@ -311,6 +314,13 @@ impl Manager {
     pub(super) fn advice(&self, id: u64) -> Result<AdviceView, ControlError> {
         self.insight().advice(id).cloned().ok_or_else(|| ControlError::Unknown { named: "advice", name: id.to_string() })
     }
+}
+
+/// Bytes of clients that a byte of the pool's SSD holds, if it holds enough to tell.
+fn stored_share(pool: &PoolStats) -> Option<f64> {
+    let slots = pool.slots.as_ref().filter(|slots| slots.live_bytes >= 64 << 20)?;
+    let of_the_ssd = slots.size_bytes as f64 / (slots.size_bytes + slots.ring_bytes) as f64;
+    Some((of_the_ssd * pool.cached_bytes as f64 / slots.live_bytes as f64).clamp(0.3, 100.0))
 }
 
 /// Nothing more comes of an analysis: waiting is no remedy for what is not known.

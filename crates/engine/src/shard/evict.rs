@@ -201,7 +201,7 @@ impl Shard {
         }
         let heat = self.policy.heat_with_copy(heat, self.ram.get(key).map(|copy| copy.slot));
         let verdict = self.policy.on_evict(key.0, heat);
-        let is_base = slot.is_packed() && self.index.references(slot).all > 0;
+        let is_base = slot.is_packed() && self.index.references(slot).all > 0 && !mutants::active(mutants::BASE_DROPPED);
         match verdict {
             EvictVerdict::Reinsert(heat) if self.evictor.may_keep_clean(stored_bytes(&self.index, slot)) => Some(heat),
             EvictVerdict::Forget if is_base && self.evictor.may_keep_clean(stored_bytes(&self.index, slot)) => Some(heat),

@@ -225,6 +225,7 @@ impl Shard {
     pub fn with_blocks(config: ShardConfig, start: LogEnd, mut found: Restored) -> Shard {
         found.finish();
         let slots = config.place.slots();
+        assert!(config.place.layout.has_slots(), "a log is read by its upgrade, and not written");
         assert_eq!(found.index.slots(), slots, "the blocks of a store of this size");
         assert_eq!(found.index.pages_per_region(), config.place.region_pages(), "the blocks of a store with such regions");
         let zero_page = config.pool.allocate_zeroed().expect("a pool has room for its shards' zero pages").freeze();

@@ -6,7 +6,6 @@
 use super::{CLEAN_HOLD_NS, Shard};
 use crate::index::{Encoding, Index, Slot, SlotMeta, Stored};
 use crate::key::Key;
-use crate::mutants;
 use crate::packer::{AtHand, Chosen, ContentOptions, Kind, Step, StepState};
 use crate::policy::Heat;
 use crate::stats::ContentStats;
@@ -229,7 +228,7 @@ impl Shard {
             (false, _) => RecordKind::DataClean,
         };
         // A clean block on which dirty ones rest must survive like them.
-        let vital = !meta.dirty && self.dirty_rest_on(slot) && !mutants::active(mutants::MOVED_BASE_NOT_VITAL);
+        let vital = !meta.dirty && self.dirty_rest_on(slot);
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital };
         let record = record(kind, volume, key.block(), meta.checksum, packed);
         let meta = SlotMeta { frequency: heat.bits(), ..meta };
@@ -268,7 +267,7 @@ impl Shard {
     pub(super) fn store_base_again(&mut self, slot: Slot, payload: PackedPayload) {
         let (checksum, stored) = (self.index.meta(slot).checksum, self.index.stored(slot));
         let packed = Packed { encoding: stored.encoding, place: 0, bytes: stored.bytes, object: stored.object, vital: false };
-        let packed = Packed { vital: self.dirty_rest_on(slot) && !mutants::active(mutants::MOVED_BASE_NOT_VITAL), ..packed };
+        let packed = Packed { vital: self.dirty_rest_on(slot), ..packed };
         let record = record(RecordKind::Base, VolumeId(0), 0, checksum, packed);
         let appended = self.store.append(record, Some(slot), Payload::Packed(payload), Urgency::By(self.now_ns + CLEAN_HOLD_NS));
         let slot = appended.slot.expect("a packed record has a slot");

@@ -75,7 +75,7 @@ impl Shard {
         self.evictor.pins.total < most && self.evictor.may_keep_clean(bytes)
     }
 
-    /// What is to become of a clean block whose region is taken back, if its object has a policy that says so: kept with this heat, or forgotten.
+    /// What is to become of a clean block that the hand has come to, if its object has a policy that says so: kept with this heat, or forgotten.
     pub(super) fn verdict_by_policy(&mut self, key: Key, slot: Slot, heat: Heat) -> Option<Option<Heat>> {
         match self.volumes.treatment_of(key).admit() {
             Admit::Never => Some(None),

@@ -38,7 +38,7 @@ fn machine_with(directory: &Path, model: Option<DiskModel>) -> Machine {
     let runtime = Runtime::start(RuntimeOptions { reactors: 2, io_pages: 1024, ..RuntimeOptions::default() }).unwrap();
     let ssd = open(&runtime, &directory.join("ssd"), SSD_BYTES, None);
     let backing = open(&runtime, &directory.join("backing"), SIZE_SECTORS * 512, model);
-    let layout = Layout::plan_default(SSD_BYTES, SHARDS).unwrap();
+    let layout = Layout::plan_default(SSD_BYTES, SHARDS).unwrap().with_packed_slots();
     let ram_blocks = 64;
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + ram_blocks) + 4096);
     let shards = (0..layout.shards).map(|shard| {

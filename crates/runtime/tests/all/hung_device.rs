@@ -57,12 +57,12 @@ impl Hung {
         while end.write(&[0; 4096]).is_ok() {}
     }
 
-    /// Waits until this many of its requests are in flight.
+    /// Waits until at least this many of its requests are in flight.
     fn waits(&self, runtime: &Runtime, requests: u64) -> WaitingDevice {
         loop {
             let waiting = runtime.waiting_devices(PATIENCE).expect("reactors answer");
             match waiting.into_iter().find(|waiting| waiting.is(&self.device)) {
-                Some(wait) if wait.requests == requests => return wait,
+                Some(wait) if wait.requests >= requests => return wait,
                 _ => std::thread::sleep(LOOK),
             }
         }
@@ -222,7 +222,7 @@ fn two_who_remove_a_volume_both_wait_for_its_requests() {
 }
 
 fn pool_on(runtime: &Runtime, ssd: &DeviceRef) -> PoolRef {
-    let layout = Layout::plan_default(SSD_BYTES, 2).unwrap();
+    let layout = Layout::plan_default(SSD_BYTES, 2).unwrap().with_packed_slots();
     let pages = PagePool::new(usize::from(layout.shards) * (PAGES_MIN + 64) + 4096);
     let shards = (0..layout.shards).map(|shard| {
         let place = StorePlace { uuid: [7; 16], session: 1, shard: ShardIndex(shard), layout, ring_first: 0 };

@@ -47,7 +47,12 @@ fn main() -> ExitCode {
             let is_known = |number: u32| known.get(&number).is_some_and(|finder| finds_again(number, finder, threads));
             let sought = |number: u32| is_met(number) && !STILL_ALIVE.contains(&number) && !is_known(number);
             let lost = ALL.iter().filter(|mistake| sought(mistake.number));
-            lost.map(|Mistake { number, what, .. }| hunt(*number, what, 1, most(*number), threads)).inspect(tell).collect()
+            lost.map(|Mistake { number, what, name }| {
+                eprintln!("{name} is sought");
+                hunt(*number, what, 1, most(*number), threads)
+            })
+            .inspect(tell)
+            .collect()
         }
         None => hunt_all(starts, most, threads, tell),
     };

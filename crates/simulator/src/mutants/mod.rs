@@ -72,10 +72,10 @@ pub fn is_met(number: u32) -> bool {
     number != OF_LOST && !OF_THE_LOG.contains(&number)
 }
 
-/// Mistakes about who rests on what that only a few runs can meet: all runs are made such ([`Plan::always_share`]). `RESTS_ON_LEAVING_BASE`: a base that is cold and
+/// Mistakes about who rests on what that only few runs can meet: all runs are made such ([`Plan::always_share`]). `RESTS_ON_LEAVING_BASE`: a base that is cold and
 /// clean, and at hand, when the block is written over while the base is given up. The last one: a base that goes while the SSD does not say yet
 /// that what rests on it came home, and then the power.
-pub const RESTING: [u32; 3] = [RESTS_ON_LEAVING_BASE, MOVED_BASE_NOT_VITAL, BASE_LET_GO_EARLY];
+pub const RESTING: [u32; 3] = [RESTS_ON_LEAVING_BASE, BASE_DROPPED, BASE_LET_GO_EARLY];
 
 /// Those that only runs can meet in which dirty blocks outgrow the slots: one in thirty does it by itself, here all ([`Plan::always_swell`]).
 pub const SWELLING: [u32; 3] = [PACKED_OVERWRITE_UNCOUNTED, VOIDS_TAKE_RESERVE, UNREADABLE_WITH_NEIGHBOURS];
