@@ -63,7 +63,7 @@ impl Shard {
 
     /// What is going on inside, in words for a person who wonders why something waits.
     pub fn describe(&self) -> String {
-        let mut text = format!("{}\n", self.store);
+        let mut text = format!("{}\n", *self.store);
         let eviction = if self.store.eviction().is_idle() { "idle" } else { "at work" };
         let _ = writeln!(
             text,

@@ -54,7 +54,8 @@ impl Shard {
         }
         while self.restored.is_empty() {
             self.policy.see_ssd(self.index.parts());
-            match self.store.evict(&self.evict_turn(), &self.index, &self.config.pool) {
+            let turn = self.evict_turn();
+            match self.store.evict(&turn, &self.index, &self.config.pool) {
                 Evict::Rest => return,
                 Evict::Judge(judge) => self.judge(&judge),
                 // Duplicates and zeroes: their records are all there is.

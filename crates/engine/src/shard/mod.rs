@@ -57,6 +57,7 @@ mod restore;
 mod route;
 mod scrub;
 mod singly;
+mod stirred;
 mod throttle;
 mod tier;
 mod volume;
@@ -157,7 +158,7 @@ pub struct Shard {
     index: Index,
     /// Valid sectors of index entries marked partial.
     partial: Map<Key, u8>,
-    store: Slots,
+    store: stirred::Stirred,
     locks: Locks,
     /// Where index and RAM have blocks.
     presence: Presence,
@@ -279,7 +280,7 @@ impl Shard {
             trail: Trail::default(),
             heat_fades_ns: 0,
             heat_fades: 0,
-            store,
+            store: stirred::Stirred::new(store),
             config,
         }
     }
@@ -434,8 +435,11 @@ impl Shard {
             if !self.awaited.is_empty() {
                 self.read_awaited();
             }
-            let facts = Known { index: &self.index, partial: &self.partial, volumes: &self.volumes };
-            self.store.pump(self.now_ns, &self.config.pool, &facts, &mut self.out, Context::Store);
+            if let Some(store) = self.store.stirred() {
+                let facts = Known { index: &self.index, partial: &self.partial, volumes: &self.volumes };
+                store.pump(self.now_ns, &self.config.pool, &facts, &mut self.out, Context::Store);
+                self.store.is_pumped();
+            }
         }
         self.out.poll()
     }

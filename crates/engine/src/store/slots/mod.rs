@@ -566,6 +566,11 @@ impl Slots {
         [group, self.quiet_deadline()].into_iter().flatten().min()
     }
 
+    /// Whether something is begun that becomes due by itself, or waits for pages.
+    pub fn has_begun(&self) -> bool {
+        self.building.is_some() || !self.closed.is_empty()
+    }
+
     /// Whether the last [`Slots::pump`] lacked pages: nobody tells when there are some.
     pub fn is_short_of_pages(&self) -> bool {
         self.short_of_pages
