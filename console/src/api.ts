@@ -328,6 +328,8 @@ export interface VolumeStats {
   backing_written_bytes: number;
   backing_discards?: number;
   partial_unit_writes?: number;
+  read_along_bytes?: number;
+  read_along_used_bytes?: number;
   destaged_bytes: number;
   checksum_errors: number;
   errors: number;

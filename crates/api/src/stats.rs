@@ -77,6 +77,12 @@ pub struct VolumeStats {
     pub partial_unit_writes: u64,
     /// `ssd_written_bytes / admitted_bytes`; null before anything was admitted.
     pub write_amplification: Option<f64>,
+    /// Bytes beside what small reads asked for that came along from the backing device, where neighbours are used.
+    #[serde(default)]
+    pub read_along_bytes: u64,
+    /// Bytes of them that clients asked for later, while they were in RAM.
+    #[serde(default)]
+    pub read_along_used_bytes: u64,
     /// Reads of the backing device.
     pub backing_reads: u64,
     /// Their bytes.

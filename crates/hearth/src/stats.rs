@@ -27,6 +27,7 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         ("admitted", human::bytes(stats.admitted_bytes)),
         ("write amplification", ratio(stats.write_amplification)),
         ("backing reads", format!("{} ({})", stats.backing_reads, human::bytes(stats.backing_read_bytes))),
+        ("read along", read_along(stats)),
         ("backing writes", format!("{} ({})", stats.backing_writes, human::bytes(stats.backing_written_bytes))),
         ("backing discards", stats.backing_discards.to_string()),
         ("partial unit writes", stats.partial_unit_writes.to_string()),
@@ -45,6 +46,11 @@ pub fn volume(name: &str, stats: &VolumeStats) -> String {
         text += &table::layout(&head, &rows);
     }
     text
+}
+
+/// What misses brought along, and what of it was asked for later.
+fn read_along(stats: &VolumeStats) -> String {
+    format!("{}, {} used", human::bytes(stats.read_along_bytes), human::bytes(stats.read_along_used_bytes))
 }
 
 fn flushes(stats: &VolumeStats) -> String {

@@ -258,6 +258,8 @@ fn volume_stats(mut stats: VolumeStats, look: Option<(&PoolLook, VolumeIndex)>) 
     stats.ram_bytes = mine.ram_bytes;
     stats.admitted_bytes = mine.admitted_bytes;
     stats.partial_unit_writes = mine.partial_unit_writes;
+    stats.read_along_bytes = mine.read_along_blocks * BLOCK_BYTES;
+    stats.read_along_used_bytes = mine.read_along_hits * BLOCK_BYTES;
     stats.backing_reads = mine.backing_reads;
     stats.backing_read_bytes = mine.backing_read_bytes;
     stats.backing_writes = mine.backing_writes;

@@ -16,7 +16,7 @@ use crate::neighbours::GROUP_BLOCKS;
 use crate::ram::RamBlock;
 use alloc::vec::Vec;
 use page::{Page, PageMut};
-use types::EXTENT_BLOCKS;
+use types::{Admit, EXTENT_BLOCKS};
 
 /// A read of more blocks knows itself what it wants.
 const SMALL_BLOCKS_MAX: u32 = 4;
@@ -72,7 +72,8 @@ impl Shard {
     }
 
     fn may_come_along(&self, key: Key) -> bool {
-        self.ram.get(key).is_none() && self.index.get(key).is_none() && self.is_whole(key)
+        let is_cached = self.ram.get(key).is_some() || self.index.get(key).is_some();
+        !is_cached && self.is_whole(key) && self.volumes.treatment_of(key).admit() != Admit::Never
     }
 
     /// The glance is over. False if what came along does not count.

@@ -375,6 +375,11 @@ impl Shard {
         assert!(pages.len() == part.count + part.along.count() || result.is_err(), "a read brings its pages");
         let keeps_along = part.along.count() > 0 && self.has_come_along(part.op) && result.is_ok();
         let op = self.ops.get_mut(part.op);
+        if result.is_err() && part.along.count() > 0 {
+            // It may be the neighbours that cannot be read: what was asked for is read without them.
+            op.read[part.first..part.first + part.count].iter_mut().for_each(|block| block.again = true);
+            return self.part_done(part.op);
+        }
         if result.is_err() {
             op.error.get_or_insert(RequestError::Io);
         }

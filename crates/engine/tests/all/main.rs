@@ -1,5 +1,6 @@
 //! The integration tests of `engine`, in one binary: linked once, and their waits run beside each other.
 
+mod along;
 mod bad_cached_copy;
 mod checkpoint;
 mod crash_recovery;

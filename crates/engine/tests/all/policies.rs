@@ -1,6 +1,6 @@
 //! What policies of objects, streams and cold hints do, and what they never do, on devices in memory that answer at once.
 
-use engine::api::{Action, Command, Completion, Io, IoKind, Op, Origin, Outcome, Reply, Request, VolumeOptions};
+use engine::api::{Action, Command, Completion, Io, IoError, IoKind, Op, Origin, Outcome, Reply, Request, VolumeOptions};
 use engine::front::{Front, FrontAction};
 use engine::policy::PINNED_MAX_PERMILLE;
 use engine::shard::{DIRTY_MAX_PERMILLE, PAGES_MIN, Shard, ShardConfig};
@@ -25,21 +25,23 @@ const AROUND: Treatment = Treatment::new(Admit::Normal, ObjectWrites::Around, On
 const THROUGH: Treatment = Treatment::new(Admit::Normal, ObjectWrites::Through, OnScan::HitOnly);
 const SCANS: Treatment = Treatment::new(Admit::Normal, ObjectWrites::Inherit, OnScan::Normal);
 
-struct Rig {
-    front: Front,
-    shard: Shard,
-    pool: PagePool,
-    ssd: Vec<u8>,
-    backing: Vec<u8>,
-    io: VecDeque<Io>,
+pub struct Rig {
+    pub front: Front,
+    pub shard: Shard,
+    pub pool: PagePool,
+    pub ssd: Vec<u8>,
+    pub backing: Vec<u8>,
+    pub io: VecDeque<Io>,
     /// Reads of the backing device that do not come back yet.
-    held: Option<Vec<Io>>,
-    replies: Vec<Reply>,
-    now_ns: u64,
+    pub held: Option<Vec<Io>>,
+    /// Bytes of the backing device that cannot be read.
+    pub bad: Range<u64>,
+    pub replies: Vec<Reply>,
+    pub now_ns: u64,
 }
 
 impl Rig {
-    fn new(ram_blocks: u64, options: VolumeOptions) -> Rig {
+    pub fn new(ram_blocks: u64, options: VolumeOptions) -> Rig {
         let layout = Layout::plan(SSD_BYTES, 1, 64 << 10).expect("a small pool").with_packed_slots();
         let pool = PagePool::new(PAGES_MIN + ram_blocks as usize + 4096);
         let place = StorePlace { uuid: [1; 16], session: 1, shard: ShardIndex(0), layout, ring_first: 0 };
@@ -52,6 +54,7 @@ impl Rig {
             backing: vec![0; VOLUME_BYTES as usize],
             io: VecDeque::new(),
             held: None,
+            bad: 0..0,
             replies: Vec::new(),
             now_ns: 1,
         };
@@ -59,24 +62,24 @@ impl Rig {
         rig
     }
 
-    fn attach(&mut self, id: VolumeId, options: VolumeOptions) {
+    pub fn attach(&mut self, id: VolumeId, options: VolumeOptions) {
         self.front.set_volume(VOLUME, id, options.clone());
         self.shard.command(self.now_ns, Command::Attach { volume: VOLUME, id, size_bytes: VOLUME_BYTES, options });
     }
 
-    fn say(&mut self, id: VolumeId, ranges: &[(Range<u64>, Treatment)]) {
+    pub fn say(&mut self, id: VolumeId, ranges: &[(Range<u64>, Treatment)]) {
         let ranges = ranges.iter().map(|(blocks, treatment)| PolicyRange { blocks: blocks.clone(), treatment: *treatment });
         let map = Some(Arc::new(PolicyMap::new(id, ranges.collect()).expect("ranges")));
         self.front.set_policies(VOLUME, map.clone());
         self.command(Command::SetPolicies { volume: VOLUME, map });
     }
 
-    fn command(&mut self, command: Command) {
+    pub fn command(&mut self, command: Command) {
         self.shard.command(self.now_ns, command);
         self.drain();
     }
 
-    fn drain(&mut self) {
+    pub fn drain(&mut self) {
         loop {
             if let Some(action) = self.front.poll() {
                 match action {
@@ -95,7 +98,11 @@ impl Rig {
                     held.push(io);
                     continue;
                 }
-                let completion = self.perform(io);
+                let is_bad = is_read && io.offset_bytes < self.bad.end && self.bad.start < io.offset_bytes + io.length_bytes;
+                let completion = match is_bad {
+                    true => Completion { id: io.id, result: Err(IoError::Failed), pages: PageMutVec::new() },
+                    false => self.perform(io),
+                };
                 self.shard.complete(self.now_ns, completion);
             } else {
                 return;
@@ -103,7 +110,7 @@ impl Rig {
         }
     }
 
-    fn perform(&mut self, io: Io) -> Completion {
+    pub fn perform(&mut self, io: Io) -> Completion {
         let device = if io.target.is_ssd() { &mut self.ssd } else { &mut self.backing };
         let (at, length) = (io.offset_bytes as usize, io.length_bytes as usize);
         let mut pages = PageMutVec::new();
@@ -124,11 +131,11 @@ impl Rig {
     }
 
     /// As a warm-up reads it.
-    fn warm(&mut self, block: u64) -> Outcome {
+    pub fn warm(&mut self, block: u64) -> Outcome {
         self.request(Op::Read, block, 0, Origin::Warm).outcome
     }
 
-    fn request(&mut self, op: Op, block: u64, content: u8, origin: Origin) -> Reply {
+    pub fn request(&mut self, op: Op, block: u64, content: u8, origin: Origin) -> Reply {
         let mut pages = PageVec::new();
         if op == Op::Write {
             let mut page = self.pool.allocate_zeroed().expect("pages for one request");
@@ -149,31 +156,31 @@ impl Rig {
         self.replies.pop().expect("just seen")
     }
 
-    fn read(&mut self, block: u64) -> Outcome {
+    pub fn read(&mut self, block: u64) -> Outcome {
         self.request(Op::Read, block, 0, Origin::Client).outcome
     }
 
-    fn read_all(&mut self, blocks: Range<u64>) {
+    pub fn read_all(&mut self, blocks: Range<u64>) {
         for block in blocks {
             self.read(block);
         }
     }
 
-    fn write(&mut self, block: u64, content: u8) -> Outcome {
+    pub fn write(&mut self, block: u64, content: u8) -> Outcome {
         let outcome = self.request(Op::Write, block, content, Origin::Client).outcome;
         assert_eq!(self.request(Op::Read, block, 0, Origin::Client).pages[0][..], [content; 4096], "what was written is read");
         outcome
     }
 
-    fn stats(&self) -> VolumeStats {
+    pub fn stats(&self) -> VolumeStats {
         self.shard.volume_stats(VOLUME).expect("attached")
     }
 
-    fn turned_away(&self, reason: BypassReason) -> u64 {
+    pub fn turned_away(&self, reason: BypassReason) -> u64 {
         self.stats().bypassed[reason as usize]
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..2000 {
             let Some(at_ns) = self.shard.next_deadline() else { break };
             self.now_ns = at_ns.max(self.now_ns + 1);
@@ -185,7 +192,7 @@ impl Rig {
     }
 }
 
-fn options(mode: Mode) -> VolumeOptions {
+pub fn options(mode: Mode) -> VolumeOptions {
     VolumeOptions { mode, admission: Admission::Always, sequential_cutoff_bytes: None, ..VolumeOptions::default() }
 }
 
@@ -360,7 +367,8 @@ fn destage_makes_way_for_clients_and_not_for_what_hearth_reads_itself() {
         rig.write(3, 8);
         for block in 100..300 {
             rig.now_ns += 100_000_000;
-            rig.request(Op::Read, block, 0, origin);
+            // None is beside another, or fewer reads would reach the device.
+            rig.request(Op::Read, block * 8, 0, origin);
         }
         rig.stats().dirty_bytes
     };

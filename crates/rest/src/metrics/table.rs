@@ -403,6 +403,18 @@ pub const METRICS: &[Metric] = &[
     volume("hearth_volume_backing_reads", "1", |s| count(s.backing_reads), "Reads of the backing device."),
     volume("hearth_volume_backing_read_bytes", "bytes", |s| count(s.backing_read_bytes), "Bytes of them."),
     volume(
+        "hearth_volume_read_along_bytes",
+        "bytes",
+        |s| count(s.read_along_bytes),
+        "Bytes beside what small reads asked for that came along from the backing device.",
+    ),
+    volume(
+        "hearth_volume_read_along_used_bytes",
+        "bytes",
+        |s| count(s.read_along_used_bytes),
+        "Bytes of them that clients asked for later.",
+    ),
+    volume(
         "hearth_volume_own_reads",
         "1",
         |s| count(s.own_reads),
