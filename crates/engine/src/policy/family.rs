@@ -30,6 +30,35 @@ const AGE_OF_LEAVING: u16 = EPOCHS - 2;
 /// Full is a cache with so little room left, as a part of it: the hand keeps about half of that free.
 const ROOM_LEFT_ONE_IN: u64 = 16;
 
+/// Blocks of the small part are written to the SSD for the sake of those that are used there: one in so many has to be.
+const PAYS_ONE_IN: u32 = 32;
+/// Where that does not pay, one block in so many goes on to be written, so that a change is seen.
+const TRIED_ONE_IN: u64 = 8;
+/// Judged blocks that are counted before the counts are halved, and the fewest that say anything.
+const JUDGED_MAX: u32 = 8192;
+const JUDGED_MIN: u32 = 512;
+
+/// What became lately of blocks of the small part on the SSD.
+#[derive(Clone, Copy, Default, Debug)]
+struct Probation {
+    judged: u32,
+    used: u32,
+}
+
+impl Probation {
+    fn note(&mut self, is_used: bool) {
+        self.judged += 1;
+        self.used += u32::from(is_used);
+        if self.judged == JUDGED_MAX {
+            (self.judged, self.used) = (self.judged / 2, self.used / 2);
+        }
+    }
+
+    fn pays(self) -> bool {
+        self.judged < JUDGED_MIN || self.used >= self.judged / PAYS_ONE_IN
+    }
+}
+
 /// Most bytes it spends whatever the room, nearly all for the chooser.
 #[cfg(test)]
 const FIXED_BYTES_MAX: u64 = 160 << 10;
@@ -47,6 +76,7 @@ pub(crate) struct Family {
     came: u64,
     /// Blocks on the SSD, by part.
     on_ssd: [u32; PARTS],
+    probation: Probation,
 }
 
 impl Family {
@@ -60,6 +90,7 @@ impl Family {
             epoch: 0,
             came: 0,
             on_ssd: [0; PARTS],
+            probation: Probation::default(),
         }
     }
 
@@ -172,7 +203,8 @@ impl Family {
             return Verdict::Admit(Heat::of(MAIN, 0));
         }
         let is_last_of_small = has_been_through && self.is_small_full(small_only) && !self.has_older_on_ssd(small_only);
-        if is_last_of_small && !left.proven && self.is_full(only) {
+        let is_written_in_vain = heat.uses() == 0 && !self.probation.pays() && !retention::hash(left.key).is_multiple_of(TRIED_ONE_IN);
+        if (is_last_of_small || is_written_in_vain) && !left.proven && self.is_full(only) {
             self.remembered.add(left.key);
             return Verdict::Forget;
         }
@@ -191,6 +223,9 @@ impl Family {
     /// What becomes of a clean block that is judged.
     pub(crate) fn judge(&mut self, key: u64, heat: Heat) -> EvictVerdict {
         let small = heat.part() != MAIN;
+        if small {
+            self.probation.note(heat.uses() >= self.member.hits);
+        }
         match heat.uses() {
             0 if !small => EvictVerdict::Forget,
             uses if !small => EvictVerdict::Reinsert(Heat::of(MAIN, uses - 1)),
