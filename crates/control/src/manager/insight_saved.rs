@@ -35,6 +35,8 @@ impl Manager {
             return;
         }
         let mut watches = self.watches();
+        // One may be removed before anything is saved.
+        watches.had_volumes |= !self.memory().state.volumes.is_empty();
         let files = watches.files.insert(Files::open(state_directory));
         let keys: Vec<Key> = files.keys().cloned().collect();
         for key in keys {
@@ -270,6 +272,16 @@ mod tests {
         manager.open_watches(directory.path());
         manager.save_watches();
         assert_eq!(names_in(directory.path()), [Key::Volume(uuid).file_name()], "the other is of no volume");
+        carry_out(&manager, Action::VolumeRemove { name: "v".into(), drop_dirty: false }).expect("nothing is dirty");
+        manager.save_watches();
+        assert!(names_in(directory.path()).is_empty());
+
+        // It is removed as the first thing after a start.
+        leave(directory.path(), uuid);
+        let (manager, uuid) = manager_in(directory.path());
+        leave(directory.path(), uuid);
+        manager.watches().had_volumes = false;
+        manager.open_watches(directory.path());
         carry_out(&manager, Action::VolumeRemove { name: "v".into(), drop_dirty: false }).expect("nothing is dirty");
         manager.save_watches();
         assert!(names_in(directory.path()).is_empty());
