@@ -163,12 +163,14 @@ mod tests {
         (0..160).for_each(|extent| (0..32).for_each(|nth| neighbours.note(key(extent * EXTENT_BLOCKS + nth * 4))));
         let come = |worth: Worth| extents().filter(|extent| neighbours.may_come_along(*extent, worth)).count();
         let mut worth = Worth::default();
-        assert_eq!(come(worth), 160);
+        // Two may have one place.
+        let all = come(worth);
+        assert!((150..=160).contains(&all), "{all}");
         (0..100_000).for_each(|nth| worth.note(nth % 10 == 0));
         let tried = come(worth);
         assert!(tried > 0 && tried < 30, "{tried}");
         (0..100_000).for_each(|nth| worth.note(nth % 7 == 0));
-        assert_eq!(come(worth), 160);
+        assert_eq!(come(worth), all);
     }
 
     #[test]

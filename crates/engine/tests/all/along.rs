@@ -65,7 +65,7 @@ fn what_comes_along_and_is_not_asked_for_never_reaches_the_ssd() {
     }
     rig.settle();
     let after = rig.stats();
-    assert!(after.read_along_blocks - before.read_along_blocks > 40, "{after:?}");
+    assert!(after.read_along_blocks - before.read_along_blocks > 20, "{after:?}");
     // The reads themselves, and no more.
     assert!(after.cached_bytes - before.cached_bytes <= (32 - GROUP / 8) * 4096, "{after:?}");
 }

@@ -204,9 +204,9 @@ fn a_write_that_waited_says_for_what() {
 #[test]
 fn blocks_that_earned_no_place_say_so() {
     let second_touch = VolumeOptions { admission: Admission::SecondTouch, ..options(Mode::WriteThrough) };
-    // RAM must be as large as the small part of the cache. That must be full of blocks read once,
+    // RAM must be as large as the small part of the cache, beside what comes along. That must be full of blocks read once,
     // and the rest of blocks that were read again.
-    let mut rig = Rig::new(256, second_touch);
+    let mut rig = Rig::new(272, second_touch);
     for _ in 0..8 {
         (0..670).for_each(|block| rig.read(4096 + block));
         rig.replies.clear();
