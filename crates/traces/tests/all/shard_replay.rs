@@ -4,9 +4,10 @@ use traces::read::TraceRequest;
 use traces::shard_replay::{ShardReplay, ShardReplayConfig};
 use types::{Admission, BLOCK_BYTES};
 
+/// None is beside another: nothing comes along.
 fn requests(passes: u64, blocks: u64, write: bool) -> Vec<TraceRequest> {
     let of_pass =
-        |_| (0..blocks).map(|block| TraceRequest { time_ns: 0, disk: 3, offset_bytes: block * BLOCK_BYTES, length_bytes: 1, write });
+        |_| (0..blocks).map(|block| TraceRequest { time_ns: 0, disk: 3, offset_bytes: block * 8 * BLOCK_BYTES, length_bytes: 1, write });
     (0..passes).flat_map(of_pass).collect()
 }
 
@@ -36,7 +37,7 @@ fn overwrites_hit_and_large_requests_are_cut() {
 }
 
 #[test]
-fn a_loop_larger_than_the_cache_writes_a_block_at_most_once_for_each_miss() {
+fn a_loop_larger_than_the_cache_does_not_fill_the_ssd_with_writes() {
     let outcome = replay(&requests(5, 20_000, false), 64, 2048);
-    assert!(outcome.ssd_blocks_written < outcome.accesses * 5 / 4, "{} written", outcome.ssd_blocks_written);
+    assert!(outcome.ssd_blocks_written < outcome.accesses / 2, "{} written", outcome.ssd_blocks_written);
 }
