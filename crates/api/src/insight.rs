@@ -290,7 +290,7 @@ pub struct AdviceView {
     pub more: Vec<AdvicePoint>,
     /// RAM tier beside that SSD, in bytes.
     pub ram_bytes: u64,
-    /// Bytes of clients that a byte of SSD holds, headers and content taken into account.
+    /// Bytes of clients that a byte of SSD holds, statements about blocks and content taken into account.
     pub stored_share: f64,
     /// How much content locality saves: 1.4 is "holds 1.4 times as much"; absent: not measured on this volume.
     pub content_factor: Option<f64>,

@@ -356,3 +356,29 @@ fn device_error(path: &str, problem: &str, remedy: &str, kind: Kind) -> ControlE
 fn not_readable(path: &str, error: &std::io::Error) -> ControlError {
     device_error(path, &format!("it cannot be looked at ({error})"), "check the path", Kind::Usage)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::stored_share;
+    use api::stats::{PoolStats, SlotStats};
+
+    #[test]
+    fn what_an_ssd_holds_does_not_depend_on_what_is_written_to_it() {
+        let mib = 1 << 20;
+        let slots = SlotStats { size_bytes: 630 * mib, ring_bytes: 10 * mib, live_bytes: 300 * mib, ..SlotStats::default() };
+        let pool = |cached_bytes, ssd_written_bytes| PoolStats {
+            cached_bytes,
+            ssd_written_bytes,
+            admitted_bytes: 300 * mib,
+            slots: Some(slots.clone()),
+            ..PoolStats::default()
+        };
+        let plain = stored_share(&pool(300 * mib, 900 * mib)).expect("it holds enough");
+        assert!((plain - 630.0 / 640.0).abs() < 1e-9, "{plain}");
+        let packed = stored_share(&pool(600 * mib, 300 * mib)).expect("it holds enough");
+        assert!((packed - 2.0 * plain).abs() < 1e-9, "{packed}");
+        let little = SlotStats { live_bytes: 63 * mib, ..slots.clone() };
+        assert_eq!(stored_share(&PoolStats { slots: Some(little), ..pool(63 * mib, 63 * mib) }), None);
+        assert_eq!(stored_share(&PoolStats { slots: None, ..pool(300 * mib, 900 * mib) }), None, "it does not run");
+    }
+}
