@@ -1,6 +1,7 @@
 //! A run's options, all drawn from the seed: each run switches features and faults on and off (swarm testing), so that
 //! rare combinations meet.
 
+mod beside;
 mod content;
 mod damage;
 mod growth;
@@ -662,6 +663,10 @@ impl Plan {
         let own = &mut Prng::new(seed).fork(35);
         if own.percent(6) {
             self.keep_units(own);
+        }
+        let own = &mut Prng::new(seed).fork(37);
+        if self.content.is_none() && self.mix.units_percent == 0 && own.percent(8) {
+            self.read_beside(own);
         }
     }
 

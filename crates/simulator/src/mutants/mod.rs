@@ -106,6 +106,9 @@ pub const PACKING: [u32; 5] = [PART_OF_SLOT_PASSED, PAYLOADS_OVERLAP, SLOT_LEFT_
 /// Those of units that writes keep whole; all runs have them ([`Plan::always_keep_units`]).
 pub const UNITS: [u32; 2] = [UNIT_IN_TWO_GROUPS, UNIT_AROUND];
 
+/// Those of what a read brings along; all runs have many such reads ([`Plan::always_read_beside`]).
+pub const BESIDE: [u32; 2] = [ALONG_OVERTAKEN, ALONG_OVER_CACHED];
+
 /// Makes a plan one in which this mistake can be found.
 pub fn adjust(number: u32, plan: &mut Plan) {
     // Lies about objects make a run one about them: mistakes of other things are looked for without.
@@ -144,6 +147,9 @@ pub fn adjust(number: u32, plan: &mut Plan) {
     }
     if UNITS.contains(&number) {
         plan.always_keep_units();
+    }
+    if BESIDE.contains(&number) {
+        plan.always_read_beside();
     }
     if number == LAST_WORD_UNSAID {
         plan.damage_last_words();
