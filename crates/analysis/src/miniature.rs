@@ -3,8 +3,11 @@
 //! ATC 2017).
 //!
 //! A curve of reuse distances tells of a cache that drops what was used least recently, and of nothing
-//! else. The engine has admission, a RAM tier, a log with stale slots, headers and reinsertion; all of that
-//! is in the miniature, since it is the engine itself. So is what it writes to the SSD.
+//! else. The engine has admission, a RAM tier, records, and blocks that it judges; all of that is in the
+//! miniature, since it is the engine itself. So is what it writes to the SSD.
+//!
+//! One thing is left out: what small reads bring along. The neighbours of a block in the sample are mostly
+//! not in it. So where that pays, a cache hits more often than its miniature.
 
 use crate::kept::{Kept, Use};
 use engine::api::VolumeOptions;
@@ -84,7 +87,7 @@ pub fn try_cache_and(kept: &Kept, tried: &Tried, rate: f64, with_scans: bool, re
     let scaled = |size: u64| (size as f64 * rate).round() as u64;
     let ssd_pages = scaled(tried.ssd_pages).max(Alone::SSD_PAGES_MIN);
     let config = AloneConfig { ssd_pages, ram_blocks: scaled(tried.ram_blocks), options: tried.options.clone() };
-    let mut replica = Alone::new(config);
+    let mut replica = Alone::new(config).with_nothing_along();
     let below = if rate >= 1.0 { u64::MAX } else { (rate * u64::MAX as f64) as u64 };
     let goes_through = |used: &Use| line_hash(used.block, 0) < below && (!used.is_scan || with_scans);
     let (mut did, mut known) = (Did::default(), HashSet::new());

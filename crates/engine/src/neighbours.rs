@@ -75,13 +75,20 @@ impl Worth {
 /// See the module.
 pub struct Neighbours {
     entries: Vec<Entry>,
+    /// Nothing comes along, whatever is known.
+    is_off: bool,
 }
 
 impl Neighbours {
     /// For a cache of so many blocks.
     pub fn new(room_blocks: u64) -> Neighbours {
         let entries = (room_blocks / ROOM_BLOCKS_AN_ENTRY).next_power_of_two().clamp(ENTRIES_MIN, ENTRIES_MAX);
-        Neighbours { entries: vec![NONE; entries as usize] }
+        Neighbours { entries: vec![NONE; entries as usize], is_off: false }
+    }
+
+    /// From now on nothing comes along.
+    pub fn switch_off(&mut self) {
+        self.is_off = true;
     }
 
     /// Memory, in bytes.
@@ -115,7 +122,7 @@ impl Neighbours {
 
     /// Whether neighbours are to come along in this extent, of a volume of which that is worth so much.
     pub fn may_come_along(&self, extent: ExtentKey, worth: Worth) -> bool {
-        (worth.is_worth_it() || mix(!extent.0).is_multiple_of(TRIED_ONE_IN)) && self.are_used(extent)
+        !self.is_off && (worth.is_worth_it() || mix(!extent.0).is_multiple_of(TRIED_ONE_IN)) && self.are_used(extent)
     }
 
     fn are_used(&self, extent: ExtentKey) -> bool {

@@ -98,6 +98,13 @@ impl Alone {
         }
     }
 
+    /// The same, of which no read brings along what lies beside it ([`Shard::bring_nothing_along`]).
+    #[must_use]
+    pub fn with_nothing_along(mut self) -> Alone {
+        self.shard.bring_nothing_along();
+        self
+    }
+
     /// Time goes on; it never goes back.
     pub fn advance_to(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);

@@ -38,6 +38,11 @@ impl Along {
 }
 
 impl Shard {
+    /// From now on no read brings anything along: for a cache that sees only some blocks of a load.
+    pub fn bring_nothing_along(&mut self) {
+        self.neighbours.switch_off();
+    }
+
     /// A read is missed as a whole. What comes along, with its pages: its glance has begun, if that is anything.
     pub(super) fn look_along(&mut self, id: OpId) -> (Along, Vec<PageMut>) {
         let nothing = (Along::default(), Vec::new());
@@ -95,14 +100,6 @@ impl Shard {
         volume.stats.read_along_blocks += 1;
         self.presence.enter(key);
         self.ram_makes_room();
-    }
-
-    /// A client's read finds blocks that had come along, each for the first time.
-    pub(super) fn came_along_for_good(&mut self, first: Key, blocks: u64) {
-        let volume = self.volumes.of(first);
-        volume.stats.read_along_hits += blocks;
-        (0..blocks).for_each(|_| volume.along.note(true));
-        self.neighbours.note(first);
     }
 }
 

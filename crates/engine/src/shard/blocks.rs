@@ -60,6 +60,14 @@ impl Shard {
         advice
     }
 
+    /// A client's read finds blocks that had come along, each for the first time.
+    pub(super) fn came_along_for_good(&mut self, first: Key, blocks: u64) {
+        let volume = self.volumes.of(first);
+        volume.stats.read_along_hits += blocks;
+        (0..blocks).for_each(|_| volume.along.note(true));
+        self.neighbours.note(first);
+    }
+
     /// Takes a block out of RAM, if it is there.
     pub(super) fn drop_from_ram(&mut self, key: Key) -> bool {
         let Some(block) = self.ram.remove(key) else { return false };

@@ -31,7 +31,7 @@ struct Arguments {
 /// A kind of runs: its option, and what makes a plan one of it.
 type Always = (&'static str, fn(&mut Plan));
 
-const KINDS: [Always; 11] = [
+const KINDS: [Always; 12] = [
     ("--share", Plan::always_share),
     ("--swell", Plan::always_swell),
     ("--check", Plan::always_check),
@@ -41,11 +41,12 @@ const KINDS: [Always; 11] = [
     ("--large", Plan::always_enlarge),
     ("--packed", Plan::always_pack),
     ("--units", Plan::always_keep_units),
+    ("--beside", Plan::always_read_beside),
     ("--labels", Plan::always_label),
     ("--pins", Plan::always_pin),
 ];
 
-const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --large | --packed | --units | --labels | --pins] | --shrink N | --seed N [--only STEPS] [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --large | --packed | --units | --labels | --pins]";
+const USAGE: &str = "usage: soak [--seeds N] [--first SEED] [--threads N] [--failures N] [--stand-in] [--share | --swell | --check | --ranges | --loss | --grow | --large | --packed | --units | --beside | --labels | --pins] | --shrink N | --seed N [--only STEPS] [--sector VOLUME:SECTOR] [--plan] [--share | --swell | --check | --ranges | --loss | --grow | --large | --packed | --units | --beside | --labels | --pins]";
 
 fn arguments() -> Result<Arguments, String> {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
