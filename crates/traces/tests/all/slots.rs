@@ -33,9 +33,9 @@ fn reads_alone_replace_what_is_used_no_more() {
 #[test]
 fn blocks_that_are_read_once_do_not_push_out_what_is_used() {
     let used: Vec<TraceRequest> = passes(0, 2500, 10).map(|block| request(block, false)).collect();
-    // Then others pass between two uses of a block, more than there is room for.
+    // Then others pass between two uses of a block, more than there is room for. None is beside another: nothing comes along.
     let twice =
-        used.iter().zip(1..).flat_map(|(used, nth)| [*used, request(1_000_000 + 2 * nth, false), request(1_000_001 + 2 * nth, false)]);
+        used.iter().zip(1..).flat_map(|(used, nth)| [*used, request(1_000_000 + 16 * nth, false), request(1_000_008 + 16 * nth, false)]);
     let mixed: Vec<TraceRequest> = used.iter().copied().chain(twice).collect();
     let of_used = misses(&mixed) - misses(&used) - 2 * used.len() as u64;
     assert!(of_used < used.len() as u64 / 5, "{of_used} of {} uses missed", used.len());
@@ -48,7 +48,7 @@ fn a_block_that_is_written_over_keeps_its_place() {
         passes(0, 2500, 20).zip(0..).map(|(block, nth)| request(block, write && nth % 3 == 0)).collect()
     };
     let with_passing = |used: Vec<TraceRequest>| -> u64 {
-        let mixed = used.iter().zip(1..).flat_map(|(used, nth)| [*used, request(1_000_000 + nth, false)]);
+        let mixed = used.iter().zip(1..).flat_map(|(used, nth)| [*used, request(1_000_000 + 8 * nth, false)]);
         misses(&mixed.collect::<Vec<TraceRequest>>()) - used.len() as u64
     };
     let (read, written) = (with_passing(used(false)), with_passing(used(true)));
