@@ -433,13 +433,23 @@ impl Index {
 impl Index {
     /// Makes the index fit for packed slots, at once for all keys it has; the first packed record does so by itself. There is no way back.
     pub fn widen(&mut self) {
+        self.widen_for(self.live, 0);
+    }
+
+    /// Before a recovery puts what it has found: so many blocks in all, of which some are packed, and so many objects. Tables are made as large as
+    /// they become; without this they would grow many times, and look at each entry each time.
+    pub fn expect_packed(&mut self, blocks: u32, objects: u32) {
+        self.widen_for(blocks.max(self.live), objects);
+    }
+
+    fn widen_for(&mut self, blocks: u32, objects: u32) {
         if self.mixed.is_some() {
             return;
         }
         let places = u64::from(self.pages_per_region) * u64::from(PLACES_PER_PAGE);
         assert!(places <= 1 << PLACE_BITS, "places of {} pages", self.pages_per_region);
-        let packed = Packed::new(self.slots(), self.packed_parts());
-        let mut keys = Wide::new(self.slots(), self.live);
+        let packed = Packed::new(self.slots(), self.packed_parts(), objects);
+        let mut keys = Wide::new(self.slots(), blocks);
         let plain = &self.plain;
         let hash_of = |slot: Slot| plain[slot.0 as usize].key().expect("a bucket's slot has a key").hash();
         let pages = self.pages_per_region;

@@ -113,8 +113,9 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn new(plain_slots: u32, parts: u32) -> Packed {
-        let (entries, objects) = (PackedEntries::new(parts), Wide::new(plain_slots, 0));
+    /// With room for so many objects before a table grows.
+    pub(super) fn new(plain_slots: u32, parts: u32, objects: u32) -> Packed {
+        let (entries, objects) = (PackedEntries::new(parts), Wide::new(plain_slots, objects));
         Packed { entries, objects, census: Census::default(), dirty_load: DirtyLoad::default(), counted: true }
     }
 

@@ -162,8 +162,7 @@ impl Restart<'_> {
     fn read_slots(&self, medium: &mut dyn Medium, shard: ShardIndex) -> Result<Restarted, OpenError> {
         let session = self.state.next_session();
         let mut slots = SlotsGathering::new(self.gathering()?);
-        let mut sink = |set: &Set| slots.add(set);
-        let (end, report) = slots::recovery::recover(medium, &self.state.superblock, shard, session, false, &mut sink)?;
+        let (end, report) = slots::recovery::recover(medium, &self.state.superblock, shard, session, false, &mut slots)?;
         slots.are_newest(&report.newest);
         Ok(self.finish(shard, slots.end(), end, Some(report)))
     }
@@ -175,7 +174,7 @@ impl Restart<'_> {
             return Ok(None);
         }
         let mut slots = SlotsGathering::new(self.gathering()?);
-        let Some((end, report)) = slots::stop::read(medium, superblock, shard, &mut |set| slots.add(set))? else { return Ok(None) };
+        let Some((end, report)) = slots::stop::read(medium, superblock, shard, &mut slots)? else { return Ok(None) };
         let blocks = report.dirty_blocks + report.clean_blocks;
         let restarted = self.finish_in(superblock.log_session, shard, slots.end(), end, Some(report));
         // Else a block was said to be in two places.
@@ -222,19 +221,6 @@ impl<'a> SlotsGathering<'a> {
         SlotsGathering { gathering, next_object: 1 }
     }
 
-    fn add(&mut self, set: &Set) {
-        let Set { block, dirty, mask, checksum, .. } = *set;
-        let (slot, stored) = slots::in_index(set);
-        self.next_object = stored.map_or(0, |stored| stored.object + 1).max(self.next_object);
-        match stored.filter(|_| slots::recovery::is_base(set)) {
-            Some(stored) => self.gathering.blocks.add_base(slot, checksum, stored),
-            None => {
-                let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
-                self.gathering.add(set.volume, of);
-            }
-        }
-    }
-
     /// Clean blocks, those that became so last at the end.
     fn are_newest(&mut self, sets: &[Set]) {
         for set in sets {
@@ -247,6 +233,25 @@ impl<'a> SlotsGathering<'a> {
     fn end(mut self) -> Gathering<'a> {
         self.gathering.blocks.objects_end_before(self.next_object);
         self.gathering
+    }
+}
+
+impl slots::recovery::Sink for SlotsGathering<'_> {
+    fn expect(&mut self, expected: slots::recovery::Expected) {
+        self.gathering.blocks.expect(expected);
+    }
+
+    fn take(&mut self, set: &Set) {
+        let Set { block, dirty, mask, checksum, .. } = *set;
+        let (slot, stored) = slots::in_index(set);
+        self.next_object = stored.map_or(0, |stored| stored.object + 1).max(self.next_object);
+        match stored.filter(|_| slots::recovery::is_base(set)) {
+            Some(stored) => self.gathering.blocks.add_base(slot, checksum, stored),
+            None => {
+                let of = |volume| RecoveredBlock { volume, block, slot, dirty, mask, checksum, stored };
+                self.gathering.add(set.volume, of);
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::destage::dirty::DirtySet;
 use crate::index::{Index, NoMemory, Slot, SlotMeta, Stored};
 use crate::key::{Key, Map};
 use crate::presence::Gathering;
+use crate::store::slots::recovery::Expected;
 use alloc::vec::Vec;
 use types::VolumeIndex;
 
@@ -99,6 +100,12 @@ impl Restored {
     /// No record of the store names an object of this number or above.
     pub fn objects_end_before(&mut self, next_object: u64) {
         self.next_object = next_object;
+    }
+
+    /// So much will be added, and some of it is packed. It costs memory, or time, if it is wrong.
+    pub fn expect(&mut self, expected: Expected) {
+        let Expected { blocks, objects } = expected;
+        self.index.expect_packed(blocks, objects);
     }
 
     /// Adds a block. If one comes more than once, the newest is last.

@@ -7,7 +7,7 @@ use crate::support::pool::{layout_of, pool_with};
 use engine::index::{Index, SlotMeta};
 use engine::key::Key;
 use engine::store::slots::in_index;
-use engine::store::slots::recovery::{is_base, recover};
+use engine::store::slots::recovery::{Expected, Sink, is_base, recover};
 use engine::superblock::PoolState;
 use format::checkpoint::LogEnd;
 use format::packed::Encoding;
@@ -82,10 +82,42 @@ fn packed(slot: u32, random: &mut Random) -> Statement {
     }
 }
 
+/// What a start is given, and what it was told before.
+#[derive(Default)]
+struct Gathered {
+    found: Vec<Set>,
+    expected: Option<Expected>,
+}
+
+impl Sink for Gathered {
+    fn expect(&mut self, expected: Expected) {
+        assert!(self.found.is_empty() && self.expected.is_none(), "told once, and first");
+        self.expected = Some(expected);
+    }
+
+    fn take(&mut self, found: &Set) {
+        self.found.push(*found);
+    }
+}
+
+impl Gathered {
+    /// What was found, if it is as much as was told.
+    fn checked(self) -> Vec<Set> {
+        let blocks = self.found.iter().filter(|set| !is_base(set)).count() as u32;
+        let objects = self.found.iter().filter(|set| set.stored.is_some_and(|stored| stored.encoding.is_full())).count() as u32;
+        let has_packed = self.found.iter().any(|set| set.stored.is_some());
+        assert_eq!(self.expected, has_packed.then_some(Expected { blocks, objects }));
+        self.found
+    }
+}
+
 /// What was found goes into an index, as it does when a pool starts.
 fn put_into_index(pool: &PoolState, found: &[Set]) {
     let layout = &pool.superblock.layout;
     let mut index = Index::new(layout.slots_per_shard(), layout.pages_per_segment());
+    if found.len().is_multiple_of(2) {
+        index.expect_packed(found.len() as u32, found.len() as u32 / 2);
+    }
     for set in found {
         let (slot, stored) = in_index(set);
         let key = Key::new(VolumeIndex(set.volume.0 as u16), set.block);
@@ -159,9 +191,9 @@ fn any_ring_is_an_error_or_a_state() {
         let force = random.chance(1, 3);
         let start = |disk: &mut Disk, pool: &mut PoolState| {
             pool.reserve_session(disk).expect("stores");
-            let mut found = Vec::new();
-            let result = recover(disk, &pool.superblock, SHARD, pool.superblock.session, force, &mut |set| found.push(*set));
-            result.map(|(end, report)| (end, report.damaged_places, found))
+            let mut gathered = Gathered::default();
+            let result = recover(disk, &pool.superblock, SHARD, pool.superblock.session, force, &mut gathered);
+            result.map(|(end, report)| (end, report.damaged_places, gathered.checked()))
         };
         match start(&mut disk, &mut pool) {
             Ok((end, places, found)) => {

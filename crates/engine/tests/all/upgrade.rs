@@ -64,7 +64,7 @@ fn held_by_slots(disk: &Disk) -> Vec<Set> {
     pool.reserve_session(&mut disk).expect("stores");
     let mut found = Vec::new();
     let session = pool.superblock.session;
-    let (end, report) = recover(&mut disk, &pool.superblock, SHARD, session, false, &mut |set| found.push(*set)).expect("starts");
+    let (end, report) = recover(&mut disk, &pool.superblock, SHARD, session, false, &mut |set: &Set| found.push(*set)).expect("starts");
     assert_eq!(report.damaged_places, 0);
     pool.begin_session(&mut disk, &[end], &[]).expect("begins");
     found

@@ -144,7 +144,9 @@ pub fn count_blocks(medium: &mut dyn Medium, pool: &PoolState, shard: ShardIndex
     };
     if pool.superblock.layout.has_slots() {
         let mut counts = fresh();
-        slots::recovery::survey(medium, &pool.superblock, shard, &mut |set| count(&mut counts, set.volume, set.dirty))?;
+        slots::recovery::survey(medium, &pool.superblock, shard, &mut |set: &slots::recovery::SlotFound| {
+            count(&mut counts, set.volume, set.dirty)
+        })?;
         return Ok(counts);
     }
     if let Some(saved) = checkpoint::open(medium, pool)? {

@@ -72,6 +72,11 @@ impl Found {
         }
     }
 
+    /// Whether something of it is packed.
+    pub fn has_packed(&self) -> bool {
+        self.all_packed().next().is_some()
+    }
+
     /// All that was found, in the order of slots and places.
     pub fn all(&self) -> impl Iterator<Item = Set> {
         let slots = |is_wanted: bool| (0..if is_wanted { self.end } else { 0 }).filter(|slot| !self.ring.contains(*slot));

@@ -19,7 +19,7 @@ impl Inspection {
         progress: &mut dyn FnMut(u64),
     ) {
         let mut live: Vec<SlotFound> = Vec::new();
-        let (end, report) = match survey(medium, superblock, shard, &mut |set| live.push(*set)) {
+        let (end, report) = match survey(medium, superblock, shard, &mut |set: &SlotFound| live.push(*set)) {
             Ok(surveyed) => surveyed,
             Err(error) => return self.problem(|| format!("shard {}: {error}", shard.0)),
         };

@@ -82,6 +82,36 @@ struct Reader<'a> {
 /// A block that was found in a slot, or an object without a block ([`is_base`]).
 pub type SlotFound = Set;
 
+/// What a start will be given, where some of it is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Expected {
+    /// Blocks, all of them.
+    pub blocks: u32,
+    /// Packed payloads that stand by themselves.
+    pub objects: u32,
+}
+
+impl Expected {
+    pub(super) fn add(&mut self, set: &Set) {
+        self.blocks += u32::from(!is_base(set));
+        self.objects += u32::from(set.stored.is_some_and(|stored| stored.encoding.is_full()));
+    }
+}
+
+/// What takes in all that is found. Any function of a [`SlotFound`] does.
+pub trait Sink {
+    /// So much will come. Not said where nothing is packed.
+    fn expect(&mut self, _expected: Expected) {}
+    /// One more.
+    fn take(&mut self, found: &SlotFound);
+}
+
+impl<F: FnMut(&SlotFound)> Sink for F {
+    fn take(&mut self, found: &SlotFound) {
+        self(found);
+    }
+}
+
 /// Recovers one shard: gives what its slots hold, and states it again in `session`, flushed. Gives where the ring goes on.
 ///
 /// # Errors
@@ -93,7 +123,7 @@ pub fn recover(
     shard: ShardIndex,
     session: u64,
     force: bool,
-    sink: &mut dyn FnMut(&SlotFound),
+    sink: &mut dyn Sink,
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
     let Looked { held, first, tail, report } = look(medium, superblock, shard, force, sink)?;
     let room = (tail + u64::from(superblock.layout.ring_pages)).saturating_sub(first);
@@ -110,7 +140,7 @@ pub(crate) fn survey(
     medium: &mut dyn Medium,
     superblock: &Superblock,
     shard: ShardIndex,
-    sink: &mut dyn FnMut(&SlotFound),
+    sink: &mut dyn Sink,
 ) -> Result<(LogEnd, RecoveryReport), OpenError> {
     let Looked { first, report, .. } = look(medium, superblock, shard, true, sink)?;
     Ok((LogEnd { next_seq: first, next_group: first, tail_seq: superblock.log_starts[usize::from(shard.0)].first_seq }, report))
@@ -122,7 +152,7 @@ pub(crate) fn survey(
 /// # Errors
 /// [`OpenError::DirtyWhereItEnds`]; else as [`recover`].
 pub(crate) fn may_cut(medium: &mut dyn Medium, superblock: &Superblock, shard: ShardIndex) -> Result<(), OpenError> {
-    look(medium, superblock, shard, false, &mut |_| ()).map(drop)
+    look(medium, superblock, shard, false, &mut |_: &SlotFound| ()).map(drop)
 }
 
 /// What was found.
@@ -140,15 +170,20 @@ fn look(
     superblock: &Superblock,
     shard: ShardIndex,
     force: bool,
-    sink: &mut dyn FnMut(&SlotFound),
+    sink: &mut dyn Sink,
 ) -> Result<Looked, OpenError> {
     let mut reader = Reader { medium, superblock, shard, force, report: RecoveryReport::default() };
     let found = reader.find()?;
     let (held, tail) = reader.choose(&found)?;
     let mut report = reader.report;
+    if held.has_packed() {
+        let mut expected = Expected::default();
+        held.all().for_each(|set| expected.add(&set));
+        sink.expect(expected);
+    }
     for set in held.all() {
         count(&mut report, &set);
-        sink(&set);
+        sink.take(&set);
     }
     report.newest = held.newest();
     let start = &superblock.log_starts[usize::from(shard.0)];

@@ -21,7 +21,7 @@
 //!   session.
 
 use super::held::{SLOT_UNITS, is_base, units_said};
-use super::recovery::{NewPages, Pager, count, is_ours, offset_of, runs_of};
+use super::recovery::{Expected, NewPages, Pager, Sink, count, is_ours, offset_of, runs_of};
 use crate::medium::Medium;
 use crate::mutants;
 use crate::recovery::RecoveryReport;
@@ -29,6 +29,7 @@ use crate::superblock::{OpenError, PoolState};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use format::checkpoint::LogEnd;
 use format::slots::{RingHead, RingPlace, Set, Statement};
 use format::{LogStart, PAGE_BYTES, Superblock};
@@ -94,37 +95,26 @@ pub fn read(
     medium: &mut dyn Medium,
     superblock: &Superblock,
     shard: ShardIndex,
-    sink: &mut dyn FnMut(&Set),
+    sink: &mut dyn Sink,
 ) -> Result<Option<(LogEnd, RecoveryReport)>, OpenError> {
-    let layout = &superblock.layout;
     let ring = superblock.ring(shard);
     let ring_pages = u64::from(ring.pages);
     let LogStart { first_seq: first, first_group: next, .. } = superblock.log_starts[usize::from(shard.0)];
-    let has_sweep = superblock.clean && superblock.named_segments == layout.segments_per_shard;
+    let has_sweep = superblock.clean && superblock.named_segments == superblock.layout.segments_per_shard;
     if !has_sweep || first >= next || next - first >= ring_pages {
         return Ok(None);
     }
     let mut sweep = Sweep { superblock, ring, behind: 0, known: None, objects: Vec::new(), report: report(next) };
-    let mut buffer = vec![0; CHUNK_PAGES as usize * PAGE_BYTES];
-    let mut group = first;
-    while group < next {
-        let place = group % ring_pages;
-        let pages = (next - group).min(ring_pages - place).min(CHUNK_PAGES);
-        for (at, run) in runs_of(layout, ring.page_of(group), &mut buffer[..pages as usize * PAGE_BYTES]) {
-            medium.read(offset_of(superblock, shard, at), run)?;
-            for page in run.as_chunks::<PAGE_BYTES>().0 {
-                if !sweep.take(page, shard, group, (group + 1 == next).then_some(first), sink)? {
-                    return Ok(None);
-                }
-                group += 1;
-            }
-        }
+    let part = Part { superblock, shard, groups: first..next };
+    if let Some(expected) = part.expected(medium)? {
+        sink.expect(expected);
     }
-    if !sweep.has_each_object_once() {
+    let is_whole = part.read(medium, |page, group| sweep.take(page, shard, group, (group + 1 == next).then_some(first), sink))?;
+    if !is_whole || !sweep.has_each_object_once() {
         return Ok(None);
     }
     // If the ring went on, it is here.
-    let page = &mut buffer[..PAGE_BYTES];
+    let page = &mut vec![0; PAGE_BYTES][..];
     medium.read(offset_of(superblock, shard, ring.page_of(next)), page)?;
     if let Ok(head) = RingHead::decode_each(page.as_chunks::<PAGE_BYTES>().0.first().expect("a page"), |_| ())
         && is_ours(&head, superblock, shard, false)?
@@ -135,6 +125,77 @@ pub fn read(
         return Ok(None);
     }
     Ok(Some((LogEnd { next_seq: first, next_group: next, tail_seq: first }, sweep.report)))
+}
+
+/// Pages of a sweep that show whether anything is packed.
+const PAGES_LOOKED_AT: u64 = 16;
+
+/// The pages of a sweep.
+#[derive(Clone)]
+struct Part<'a> {
+    superblock: &'a Superblock,
+    shard: ShardIndex,
+    groups: Range<u64>,
+}
+
+impl Part<'_> {
+    /// Gives each page with its number, until one is refused. Whether none was.
+    fn read(
+        &self,
+        medium: &mut dyn Medium,
+        mut take: impl FnMut(&[u8; PAGE_BYTES], u64) -> Result<bool, OpenError>,
+    ) -> Result<bool, OpenError> {
+        let ring = self.superblock.ring(self.shard);
+        let ring_pages = u64::from(ring.pages);
+        let mut buffer = vec![0; CHUNK_PAGES as usize * PAGE_BYTES];
+        let mut group = self.groups.start;
+        while group < self.groups.end {
+            let place = group % ring_pages;
+            let pages = (self.groups.end - group).min(ring_pages - place).min(CHUNK_PAGES);
+            for (at, run) in runs_of(&self.superblock.layout, ring.page_of(group), &mut buffer[..pages as usize * PAGE_BYTES]) {
+                medium.read(offset_of(self.superblock, self.shard, at), run)?;
+                for page in run.as_chunks::<PAGE_BYTES>().0 {
+                    if !take(page, group)? {
+                        return Ok(false);
+                    }
+                    group += 1;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// How much the pages say of, if some of it is packed, as a few of them show. Reading all twice takes less than tables that grow many times.
+    fn expected(&self, medium: &mut dyn Medium) -> Result<Option<Expected>, OpenError> {
+        let (mut expected, mut has_packed) = (Expected::default(), false);
+        // A page that is none is told when it is read for good.
+        let look = |page: &[u8; PAGE_BYTES], expected: &mut Expected| {
+            let mut has_packed = false;
+            let _ = RingHead::decode_each(page, |statement| {
+                if let Statement::Set(set) = statement {
+                    expected.add(set);
+                    has_packed |= set.stored.is_some();
+                }
+            });
+            has_packed
+        };
+        let Range { start, end } = self.groups;
+        for nth in 0..PAGES_LOOKED_AT {
+            let group = start + (end - 1 - start) * nth / (PAGES_LOOKED_AT - 1);
+            let part = Part { groups: group..group + 1, ..self.clone() };
+            part.read(medium, |page, _| {
+                has_packed |= look(page, &mut Expected::default());
+                Ok(true)
+            })?;
+        }
+        if has_packed {
+            self.read(medium, |page, _| {
+                look(page, &mut expected);
+                Ok(true)
+            })?;
+        }
+        Ok(has_packed.then_some(expected))
+    }
 }
 
 fn report(next: u64) -> RecoveryReport {
@@ -162,7 +223,7 @@ impl Sweep<'_> {
         shard: ShardIndex,
         group: u64,
         last_names: Option<u64>,
-        sink: &mut dyn FnMut(&Set),
+        sink: &mut dyn Sink,
     ) -> Result<bool, OpenError> {
         let mut is_sound = true;
         let decoded = RingHead::decode_each(page, |statement| {
@@ -170,7 +231,7 @@ impl Sweep<'_> {
             if let (true, Statement::Set(set)) = (is_sound, statement) {
                 count(&mut self.report, set);
                 self.report.records += 1;
-                sink(set);
+                sink.take(set);
             }
         });
         let Ok(head) = decoded else { return Ok(false) };
