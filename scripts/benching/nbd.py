@@ -5,6 +5,8 @@ import shutil
 from rig import SIZE_MIB, Daemon, begin, drop_cached, fio, in_turns, paired, random_file, scratch, wait_for
 
 CASES = ((1, 1), (1, 4), (32, 1), (32, 4))
+# Depth and block size of writes, over one connection.
+WRITES = ((1, "4k"), (32, "4k"), (1, "16k"), (32, "16k"))
 
 
 def peer(name, *command):
@@ -15,14 +17,35 @@ def peer(name, *command):
     return f"nbd+unix:///?socket={socket}", process.pid
 
 
-def cached_volume(name, plain, ram):
+def cached_volume(name, plain, ram, *options):
     """hearth with all of the volume's data in the cache; gives URI and process."""
     daemon = Daemon(name)
     backing = f"{daemon.place}/backing.img"
     shutil.copy(plain, backing)
-    made = daemon.volume(backing, "--admission", "always", "--export", "nbd", ssd_mib=2 * SIZE_MIB, ram=ram)
+    made = daemon.volume(backing, "--admission", "always", "--export", "nbd", *options, ssd_mib=2 * SIZE_MIB, ram=ram)
     daemon("volume", "warm", "v")
     return next(line for line in made if line.startswith("nbd")), daemon
+
+
+def writes(plain):
+    """Random writes into the write-back cache, beside servers that write to the same SSD."""
+    uri, daemon = cached_volume("back", plain, "4MiB", "--mode", "write-back", "--write-cache-depth", "300s")
+    written = scratch("written.img")
+    shutil.copy(plain, written)
+    servers = {"hearth, write-back": (uri, daemon.pid),
+               "qemu-nbd cache=none aio=io_uring": peer("qemu-w", "qemu-nbd", "--cache=none", "--aio=io_uring", "-f", "raw", "-t", "-e", "16", "-k", "{socket}", written),
+               "nbdkit file cache=none": peer("kit-w", "nbdkit", "-f", "-U", "{socket}", "file", written, "cache=none")}
+    ours = next(iter(servers))
+    print(f"{'NBD, random writes (medians)':<38} {'QD':>3} {'size':>4} {'IOPS':>8} {'p50 us':>7} {'p99 us':>7} {'CPU us/op':>9} {'ours/peer':>9}")
+    results = []
+    for depth, size in WRITES:
+        medians, found = in_turns(servers, lambda server: fio(server[0], depth, 1, server[1], rw="randwrite", more=(f"--bs={size}",)))
+        for name, row in medians.items():
+            ratio = None if name == ours else paired(found[ours], found[name])
+            results.append({"server": name, "what": "write", "depth": depth, "connections": 1, "size": size, "ours_to_peer": ratio, **row})
+            print(f"{name:<38} {depth:>3} {size:>4} {row['iops']:>8.0f} {row['p50_us']:>7.1f} {row['p99_us']:>7.1f} {row['server_cpu_ns'] / 1000:>9.1f} "
+                  f"{f'{ratio:.2f}x' if ratio else '':>9}", flush=True)
+    return results
 
 
 def measure():
@@ -58,6 +81,7 @@ def measure():
                 results.append({"server": name, "depth": depth, "connections": jobs, "ours_to_peer": ratio, **row})
                 print(f"{name:<38} {depth:>3} {jobs:>4} {row['iops']:>8.0f} {row['p50_us']:>7.1f} {row['server_cpu_ns'] / 1000:>9.1f} "
                       f"{row['storage_bytes']:>12.0f} {f'{ratio:.2f}x' if ratio else '':>9}", flush=True)
+    results += writes(plain)
     for daemon in (ssd, ram):
         stats = daemon.stats()
         print(f"hearth counted {stats['read_hits_ssd']} SSD hits, {stats['read_hits_ram']} RAM hits, {stats['read_misses']} misses (the warming pass included)")
