@@ -147,7 +147,7 @@ impl Part<'_> {
     ) -> Result<bool, OpenError> {
         let ring = self.superblock.ring(self.shard);
         let ring_pages = u64::from(ring.pages);
-        let mut buffer = vec![0; CHUNK_PAGES as usize * PAGE_BYTES];
+        let mut buffer = vec![0; (self.groups.end - self.groups.start).min(CHUNK_PAGES) as usize * PAGE_BYTES];
         let mut group = self.groups.start;
         while group < self.groups.end {
             let place = group % ring_pages;
